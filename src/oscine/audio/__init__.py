@@ -1,0 +1,1 @@
+"""Reading, writing, encoding and resampling of audio; numpy and libsndfile only, no torch."""

@@ -1,0 +1,211 @@
+"""The engine: one thread owns the device and steps whatever jobs there are, batched by key.
+
+Knows jobs, frames and samples; knows no text, no family and no HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from oscine.engine.entry import Entry, continued_job_error
+from oscine.engine.memory import MEMORY_SHARE, MemoryBudget, available_bytes
+from oscine.engine.scheduler import Scheduler
+from oscine.errors import GenerationError, NotReady, OscineError
+from oscine.types import EventSink, Family, Job, StepOut
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How an engine runs. `memory_bytes` None: a share of what is free. Counts are jobs."""
+
+    max_running: int = 32
+    max_waiting: int = 256
+    memory_bytes: int | None = None
+    poll_s: float = 0.05
+    """How often an idle engine looks at the cancel flags of waiting jobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineStats:
+    """A moment's view, safe to read from any thread. Memory in bytes."""
+
+    waiting: int
+    running: int
+    memory_reserved: int
+    memory_total: int
+
+
+class Engine:
+    """Runs jobs of any family. `submit`, `call`, `stats` and `close` may be called from any thread."""
+
+    def __init__(self, options: EngineOptions | None = None) -> None:
+        self.options = options or EngineOptions()
+        total = self.options.memory_bytes
+        budget = MemoryBudget(int(available_bytes() * MEMORY_SHARE) if total is None else total)
+        self._scheduler: Scheduler[Entry] = Scheduler(budget, self.options.max_waiting, self.options.max_running)
+        self._inbox: queue.SimpleQueue[Entry | Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # guards the count of jobs on their way in, and closing
+        self._incoming = 0
+        self._closing = False
+        self._abort = False
+        self._thread = threading.Thread(target=self._run, name="oscine-engine", daemon=True)
+        self._thread.start()
+
+    # --- any thread ---
+
+    def submit(self, family: Family, jobs: Sequence[tuple[Job, EventSink]]) -> None:
+        """Queues jobs together: all or none. Each sink gets chunks, then exactly one `Done` or `Failed`.
+
+        Raises `QueueFull`, `NotReady` (closing) and `InputTooLong` (cannot ever fit) before anything is queued.
+        """
+        with self._lock:
+            if self._closing:
+                raise NotReady("the engine is shutting down")
+            waiting = self._incoming + len(self._scheduler.waiting)
+            for job, _ in jobs:
+                self._scheduler.check_room(job.memory, waiting + len(jobs))
+            self._incoming += len(jobs)
+            for job, sink in jobs:
+                self._inbox.put(Entry(job, family, sink))
+
+    def call(self, work: Callable[[], T]) -> Future[T]:
+        """Runs `work` on the device's thread between two steps; the future carries its result or exception."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        with self._lock:
+            if self._closing:
+                raise NotReady("the engine is shutting down")
+            self._inbox.put(run)
+        return future
+
+    def stats(self) -> EngineStats:
+        """How full the engine is."""
+        scheduler = self._scheduler
+        return EngineStats(
+            waiting=len(scheduler.waiting) + self._incoming,
+            running=len(scheduler.running),
+            memory_reserved=scheduler.budget.reserved,
+            memory_total=scheduler.budget.total,
+        )
+
+    def close(self, *, drain: bool = False, timeout_s: float | None = None) -> None:
+        """Stops the engine: running jobs are finished (`drain`) or cancelled, then the thread ends. Idempotent."""
+        with self._lock:
+            self._closing = True
+            self._abort = self._abort or not drain
+        self._inbox.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    # --- the engine's thread ---
+
+    def step(self) -> bool:
+        """One round; False when no job could step."""
+        self._drop_cancelled()
+        self._admit()
+        batch = self._scheduler.plan(_batch_key, _max_batch)
+        if not batch:
+            return False
+        for entry, out in zip(batch, self._advance(batch), strict=True):
+            self._settle(entry, out)
+        return True
+
+    def _run(self) -> None:
+        busy = False
+        while self._receive(wait=not busy) or self._scheduler.running or self._scheduler.waiting:
+            busy = self.step()
+
+    def _receive(self, *, wait: bool) -> bool:
+        """Takes in everything that has arrived; False once the engine is closing and the inbox is empty."""
+        while True:
+            try:
+                # Waiting jobs may be cancelled, so an engine that has some looks up now and then.
+                timeout = self.options.poll_s if self._scheduler.waiting or self._closing else None
+                message = self._inbox.get(timeout=timeout) if wait else self._inbox.get_nowait()
+            except queue.Empty:
+                return not self._closing
+            wait = False
+            if isinstance(message, Entry):
+                with self._lock:
+                    self._scheduler.waiting.append(message)
+                    self._incoming -= 1
+            elif message is not None:
+                message()
+
+    def _drop_cancelled(self) -> None:
+        for entry in [*self._scheduler.running, *self._scheduler.waiting]:
+            if self._abort or entry.job.cancelled.is_set():
+                self._end(entry, entry.cancel)
+
+    def _admit(self) -> None:
+        while entry := self._scheduler.admissible():
+            error = continued_job_error(entry.job)
+            try:
+                if error is not None:
+                    raise error
+                entry.admit()
+            except Exception as refused:
+                self._end(entry, partial(entry.fail, refused))
+
+    def _advance(self, batch: Sequence[Entry]) -> Sequence[StepOut]:
+        """One model step; a fault of the whole batch becomes each job's error, so that the engine lives on."""
+        jobs = [entry.job for entry in batch]
+        try:
+            return batch[0].model.step(jobs)
+        except OscineError as error:
+            return [StepOut(error=error)] * len(jobs)
+        except Exception as error:
+            log.exception("a step of %d jobs failed", len(jobs))
+            failure = GenerationError(f"the model step failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            return [StepOut(error=failure)] * len(jobs)
+
+    def _settle(self, entry: Entry, out: StepOut) -> None:
+        try:
+            entry.accept(out)
+        except Exception as error:  # the decoder's or the sink's; this job alone has failed
+            if not isinstance(error, OscineError):
+                log.exception("job %s failed while its frames were taken", entry.job.id)
+            if not entry.ended:
+                self._end(entry, partial(entry.fail, error))
+                return
+        if entry.ended:
+            self._forget(entry)
+
+    def _end(self, entry: Entry, how: Callable[[], None]) -> None:
+        try:
+            how()
+        except Exception:  # only a sink can raise here, and there is nobody left to tell
+            log.exception("job %s: its event sink raised", entry.job.id)
+        self._forget(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        with self._lock:
+            self._scheduler.remove(entry)
+
+
+def _batch_key(entry: Entry) -> tuple[int, object]:
+    return id(entry.model), entry.model.batch_key(entry.job)
+
+
+def _max_batch(entry: Entry) -> int:
+    return entry.model.max_batch(entry.model.batch_key(entry.job))

@@ -1,0 +1,201 @@
+"""One job inside the engine: what it has produced, what is held back, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from oscine.engine.decode import GridDecoder
+from oscine.engine.guard import CodeGuard, Verdict
+from oscine.errors import Cancelled, GenerationError, NoAudio
+from oscine.seeds import derive_seed
+from oscine.types import (
+    AudioChunk,
+    Done,
+    Event,
+    EventSink,
+    Failed,
+    Family,
+    FinishReason,
+    Job,
+    StepModel,
+    StepOut,
+)
+
+
+class Entry:
+    """A job from `submit` to its one terminal event; used on the engine's thread only, but for `submit`."""
+
+    def __init__(self, job: Job, family: Family, sink: EventSink) -> None:
+        self.job = job
+        self.family = family
+        self.model: StepModel = family.step_model()
+        self.served = 0
+        self.admitted = False
+        self.ended = False
+        self._sink = sink
+        self._submitted = time.perf_counter()
+        self._started = self._first_audio = self._submitted
+        self._samples_out = 0
+        self._guard = CodeGuard(job.guard) if job.guard else None
+        self._held: list[Any] = []
+        self._restart_point: object | None = None  # set while the guard is suspicious
+        self._hold_all = bool(job.guard and job.max_frames <= job.guard.hold_frames)
+
+    @property
+    def memory(self) -> int:
+        """Worst case in bytes, for the scheduler."""
+        return self.job.memory
+
+    def blocked(self) -> bool:
+        """Whether the job this one continues is still on its way."""
+        return self.job.after is not None and not self.job.after.ended
+
+    def admit(self) -> None:
+        """Gives the job its slot and its decoder. Raises what the family raises."""
+        self._started = time.perf_counter()
+        self.model.admit(self.job)
+        self.admitted = True
+        self._decoder = GridDecoder(self.family.open_decoder(self.job), self.family.chunk_sizes())
+
+    def accept(self, out: StepOut) -> None:
+        """Takes one step's result: frames are judged, released to the decoder or held, and the job may end."""
+        if out.error is not None:
+            self.fail(out.error)
+            return
+        for frame in out.frames:
+            self._held.append(frame)
+            verdict: Verdict = self._guard.observe(_first_code(frame)) if self._guard else "clean"
+            if verdict in ("loop", "silence"):
+                self._gone_wrong(verdict)
+                return
+            self._release_or_hold(verdict)
+        if out.finish is not None:
+            self._reached_end(out.finish)
+        elif len(self.job.frames) + len(self._held) >= self.job.max_frames:
+            self._reached_end("length")
+
+    def fail(self, error: Exception) -> None:
+        """Ends the job with an error."""
+        self._end(Failed(error=error))
+
+    def cancel(self) -> None:
+        """Ends the job as cancelled; what was handed out stays handed out."""
+        self._end(self._done("cancelled"))
+
+    def _release_or_hold(self, verdict: Verdict) -> None:
+        if verdict == "suspect":
+            if self._restart_point is None:
+                # The suspicious run may still be speech: keep this frame, be ready to come back to this place.
+                self._restart_point = self.model.snapshot(self.job)
+                self._release()
+            return
+        self._restart_point = None
+        self._release()
+
+    def _release(self) -> None:
+        """Accepts the held frames for good and decodes them, unless the whole job is held."""
+        frames, self._held = self._held, []
+        self.job.frames.extend(frames)
+        if not self._hold_all:
+            self._decode(frames)
+
+    def _decode(self, frames: list[Any]) -> None:
+        for samples in self._decoder.push(frames):
+            self._hand_out(samples)
+
+    def _hand_out(self, samples: Any) -> None:
+        if not len(samples):
+            return
+        if not self._samples_out:
+            self._first_audio = time.perf_counter()
+        rate = self.family.capabilities.sample_rate
+        self._emit(AudioChunk(samples=samples, sample_rate=rate, start=self._samples_out))
+        self._samples_out += len(samples)
+
+    def _gone_wrong(self, reason: FinishReason) -> None:
+        """A loop or silence: the held frames are dropped; once more from where it began, then an honest end."""
+        self._held.clear()
+        if self.job.attempt < self.job.retries and self._restart_point is not None:
+            self.job.attempt += 1
+            self.model.restore(self.job, self._restart_point, derive_seed(self.job.seed, self.job.attempt))
+            self._restart_point = None
+            assert self._guard is not None
+            self._guard.reset()
+            return
+        self._finish(reason)
+
+    def _reached_end(self, reason: FinishReason) -> None:
+        """The model's own end or the budget. A job held whole that failed starts again once, from its prompt."""
+        self.job.frames.extend(self._held)
+        held, self._held = self._held, []
+        empty = not self.job.frames
+        runaway = reason == "length" and self._hold_all and bool(self.job.guard and self.job.guard.retry_length)
+        if (empty or runaway) and self.job.attempt < self.job.retries:
+            self._start_again()
+        elif empty:
+            self.fail(NoAudio("the model ended without a single frame of audio; try another seed or a longer text"))
+        else:
+            if not self._hold_all:
+                self._decode(held)
+            self._finish(reason)
+
+    def _start_again(self) -> None:
+        self.job.attempt += 1
+        self.job.frames.clear()
+        self._restart_point = None
+        if self._guard:
+            self._guard.reset()
+        self.model.release(self.job)
+        self.model.admit(self.job)
+
+    def _finish(self, reason: FinishReason) -> None:
+        if not self.job.frames:
+            self.fail(NoAudio("generation went wrong from its first frame; try another seed"))
+            return
+        if self._hold_all:
+            self._decode(self.job.frames)
+        for samples in self._decoder.finish():
+            self._hand_out(samples)
+        self._end(self._done(reason))
+
+    def _done(self, reason: FinishReason) -> Done:
+        now = time.perf_counter()
+        return Done(
+            finish_reason=reason,
+            num_frames=len(self.job.frames),
+            attempts=self.job.attempt + 1,
+            timings={
+                "queued_s": self._started - self._submitted,
+                "first_audio_s": (self._first_audio if self._samples_out else now) - self._submitted,
+                "total_s": now - self._submitted,
+            },
+        )
+
+    def _end(self, event: Done | Failed) -> None:
+        assert not self.ended, f"job {self.job.id} ended twice"
+        self.ended = True
+        self.job.outcome = event
+        if self.admitted:
+            self.admitted = False
+            self.model.release(self.job)
+        self._emit(event)
+
+    def _emit(self, event: Event) -> None:
+        self._sink(event)
+
+
+def continued_job_error(job: Job) -> Exception | None:
+    """Why a job that continues another cannot start: the other failed or was cancelled; None when it can."""
+    before = job.after.outcome if job.after else None
+    if isinstance(before, Failed):
+        return GenerationError(f"the piece before failed: {before.error}")
+    if isinstance(before, Done) and before.finish_reason == "cancelled":
+        return Cancelled("the piece before was cancelled")
+    return None
+
+
+def _first_code(frame: Any) -> int:
+    return int(np.asarray(frame).flat[0])

@@ -1,0 +1,28 @@
+"""RMS normalisation as the released models compute it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`x * rsqrt(mean(x^2) + eps)` in float32 over the last dim, cast to x's dtype, THEN times `weight`.
+
+    The order of cast and product matters in half precision (AUDIO8 spec, 3.2).
+    """
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
+
+
+class RMSNorm(nn.Module):
+    """Holds the weight of `rms_norm`."""
+
+    def __init__(self, dim: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., dim] → same shape and dtype."""
+        return rms_norm(x, self.weight, self.eps)

@@ -1,0 +1,37 @@
+"""Rotary position embeddings: the two pairings in use and their tables.
+
+Interleaved (GPT-J) rotates the pairs (0,1), (2,3), ...; half-split (NeoX) rotates (j, j + dim/2). Mixing them up
+loads cleanly and sounds plausible, so the names are spelled out.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def rope_table(positions: Tensor, head_dim: int, base: float, *, round_to: torch.dtype | None = None) -> Tensor:
+    """(cos, sin) of `position * base^(-2j/head_dim)` → float32 [..., head_dim / 2, 2].
+
+    `positions` integer [...]. `round_to=torch.bfloat16` rounds the entries to that type before use: load-bearing in
+    the Audio8 dense backbone, its fast model and the codec, even in float32 models (AUDIO8 spec, 3.2).
+    """
+    exponent = torch.arange(0, head_dim, 2, dtype=torch.float32, device=positions.device)[: head_dim // 2] / head_dim
+    angles = positions.float()[..., None] * (1.0 / (base**exponent))
+    table = torch.stack([angles.cos(), angles.sin()], dim=-1)
+    return table if round_to is None else table.to(round_to).float()
+
+
+def rotate_interleaved(x: Tensor, table: Tensor) -> Tensor:
+    """Rotates x [..., time, head, head_dim] by `table` [..., time, head_dim / 2, 2] in float32, pairs (2j, 2j+1)."""
+    pairs = x.float().unflatten(-1, (-1, 2))
+    a, b = pairs.unbind(-1)
+    cos, sin = table.unsqueeze(-3).unbind(-1)
+    return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
+
+
+def rotate_half_split(x: Tensor, table: Tensor) -> Tensor:
+    """Rotates x [..., time, head, head_dim] by `table` [..., time, head_dim / 2, 2] in float32, pairs (j, j + dim/2)."""
+    a, b = x.float().chunk(2, dim=-1)
+    cos, sin = table.unsqueeze(-3).unbind(-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)

@@ -1,0 +1,129 @@
+"""What is done to any user text before it is spoken, whatever the family and the language.
+
+Text arrives as people write it: markdown, HTML, links, emoji, typographic quotes, control characters.
+`clean_text` leaves the words and the punctuation that carries pauses; it never translates, expands or re-
+orders anything.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from typing import Literal
+
+from oscine.text.markup import strip_html, strip_markdown
+from oscine.text.scripts import is_cjk
+
+LinkPolicy = Literal["site", "keep", "drop"]
+"""`site`: a URL becomes its host name; `keep`: it stays; `drop`: it goes."""
+
+_URL = re.compile(r"(?:https?|ftp)://[^\s<>\"'()（）]+|\bwww\.[^\s<>\"'()（）]+", re.IGNORECASE)
+_HOST = re.compile(r"^(?:[a-z]+://)?(?:[^/@]*@)?(?:www\.)?([^/:?#]*)", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
+_PICTURE = re.compile(
+    "[\U0001f000-\U0001faff\U000e0020-\U000e007f\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff"
+    "\u20e3\ufe00-\ufe0f\u3030\u303d\u3297\u3299]+\u200d*"
+)
+_COMPATIBLE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06\U0001d400-\U0001d7ff]+")
+_QUOTES = str.maketrans(
+    {**dict.fromkeys("‘’‚‛′`´ʼ＇", "'"), **dict.fromkeys("“”„‟″«»＂", '"'), "‹": "'", "›": "'"}
+    | {
+        **dict.fromkeys("‐‑‒−﹣", "-"),
+        "―": "—",
+        "…": "...",
+        "‥": "..",
+        "‼": "!",
+        "⁇": "?",
+        "⁈": "?!",
+        "⁉": "!?",
+    }
+)
+_REPEATS = (
+    (re.compile(r"-{2,}"), "—"),
+    (re.compile(r"\.{4,}"), "..."),
+    (re.compile(r"(?<!\.)\.\.(?!\.)"), "."),
+    (
+        re.compile(r"([!?！？])(?:\s?[!?！？])+"),
+        lambda m: "?" if re.search("[?？]", m.group()) else m.group(1),
+    ),
+    (re.compile(r"([,;:，；：、。—_=~*#|])\1+"), r"\1"),
+    (re.compile(r"([^\W\d_])\1{3,}"), r"\1\1\1"),
+    (re.compile(r"([\u0300-\u036f]{2})[\u0300-\u036f]+"), r"\1"),
+)
+_LINE_ENDS = ".!?:;,。！？：；，、…—-"
+_CLOSERS = "\"')]}」』）》】"
+
+
+def clean_text(text: str, *, links: LinkPolicy = "site") -> str:
+    """Returns the text a voice should read: no markup, links, emoji or controls; paragraphs stay apart.
+
+    Paragraphs, headings, list items and table rows come out as blocks separated by an empty line, each but
+    a lone block closed by a full stop if it had no punctuation; other line breaks become a space. Cleaning
+    twice changes nothing more. The result may hold nothing to say: see `speakable`.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n\n")
+    text = strip_html(text)
+    text = strip_markdown(text)
+    text = _ENTITY.sub(lambda match: html.unescape(match.group()), text)
+    text = _URL.sub(lambda match: _link(match.group(), links), text)
+    text = _characters(text)
+    for pattern, replacement in _REPEATS:
+        text = pattern.sub(replacement, text)
+    return _blocks(text)
+
+
+def speakable(text: str) -> bool:
+    """Whether a letter or digit of any script is left, i.e. whether there is anything to say."""
+    return any(char.isalnum() for char in text)
+
+
+def _link(url: str, links: LinkPolicy) -> str:
+    """The URL by policy; punctuation that ends the sentence and not the URL stays."""
+    bare = url.rstrip(".,;:!?")
+    tail = url[len(bare) :]
+    if links == "keep":
+        return url
+    host = _HOST.match(bare)
+    return (host.group(1) if links == "site" and host else "") + tail
+
+
+def _characters(text: str) -> str:
+    """Character by character: compatible forms, quotes and dashes, emoji, controls, spaces."""
+    text = unicodedata.normalize("NFC", text)
+    text = _COMPATIBLE.sub(lambda match: unicodedata.normalize("NFKC", match.group()), text)
+    text = re.sub(r"«\s+", '"', re.sub(r"\s+»", '"', text)).translate(_QUOTES)
+    text = _PICTURE.sub(" ", text)
+    return "".join(char if char == "\n" else _kept(char) for char in text)
+
+
+def _kept(char: str) -> str:
+    category = unicodedata.category(char)
+    if category.startswith("Z") or char == "\t":
+        return " "
+    if category.startswith("C") and char not in "\u200c\u200d":
+        return ""
+    return "" if char == "\ufffd" else char
+
+
+def _blocks(text: str) -> str:
+    """Joins the lines of each paragraph and closes paragraphs that end without punctuation."""
+    blocks = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        block = ""
+        for line in paragraph.split("\n"):
+            line = re.sub(r" +([,.;:!?])(?=\s|$)", r"\1", re.sub(" +", " ", line).strip())
+            glue = "" if not block or not line or (is_cjk(block[-1]) and is_cjk(line[0])) else " "
+            block += glue + line
+        if block.strip(" ,;.!?"):
+            blocks.append(block)
+    if len(blocks) == 1:
+        return blocks[0]
+    return "\n\n".join(_closed(block) for block in blocks)
+
+
+def _closed(block: str) -> str:
+    bare = block.rstrip(_CLOSERS + " ")
+    if not bare or bare[-1] in _LINE_ENDS:
+        return block
+    return block + ("。" if is_cjk(bare[-1]) else ".")

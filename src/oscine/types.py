@@ -1,0 +1,306 @@
+"""The records and protocols that every part of oscine shares; no torch, no HTTP, no files.
+
+Data flows one way: `Request` → `Family.prepare` → `Job` → engine → frames → `Decoder` → `AudioChunk`.
+Names: frame = one step of the codec or latent grid, token = one step of a language model, sample = one value of audio.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[np.float32]
+"""Mono float32 audio in [-1, 1], shape [sample]."""
+
+FinishReason = Literal["stop", "length", "loop", "silence", "cancelled"]
+"""Why generation ended: the model's own end, the frame budget, a detected loop, stationary silence, the caller."""
+
+Task = Literal["speech", "sound", "edit", "transcribe", "ask", "converse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioInput:
+    """Audio that comes with a request: mono samples and their rate in Hz, already read, downmixed and checked."""
+
+    samples: Samples
+    sample_rate: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voice:
+    """A voice a model can speak with.
+
+    `codes` int64 [codebook, frame] and their `transcript` make a cloned voice; `speaker` names one that the
+    checkpoint was trained with (the N of its `<|speaker:N|>` tag); exactly one of the two is set. `family` and
+    `codec` say what the codes belong to, so that a voice of another model is refused.
+    """
+
+    name: str
+    family: str
+    codec: str = ""
+    codes: npt.NDArray[np.int64] | None = None
+    transcript: str | None = None
+    speaker: int | None = None
+    description: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a caller wants, family-neutral and validated for form; `None` means the family's default.
+
+    Fields a family does not list in `Capabilities.options` must stay `None`; `Family.prepare` refuses them by name.
+    """
+
+    task: Task = "speech"
+    text: str = ""
+    voice: str | Voice | None = None
+    ref_audio: AudioInput | None = None
+    ref_codes: npt.NDArray[np.int64] | None = None
+    ref_text: str | None = None
+    audio: AudioInput | None = None
+    instructions: str | None = None
+    language: str | None = None
+    normalize: bool | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    cfg_scale: float | None = None
+    num_steps: int | None = None
+    min_new_frames: int | None = None
+    max_new_tokens: int | None = None
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One tunable field of a `Request`: its type, default, range and help, from which CLI, API and HTTP are made."""
+
+    name: str
+    type: type
+    default: int | float | bool | str | None
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a loaded model can do; callers read this instead of probing.
+
+    `frame_rate` is in frames a second, `sample_rate` in Hz. `options` are the fields of `Request` it honours,
+    with the defaults of this checkpoint.
+    """
+
+    family: str
+    model: str
+    tasks: tuple[Task, ...]
+    languages: tuple[str, ...]
+    sample_rate: int
+    frame_rate: float
+    voice_cloning: bool
+    streaming: bool
+    licence: str
+    options: Mapping[str, Option]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """When the engine judges that a job has gone wrong; counts are frames, judged on a job's own frames alone.
+
+    A run of `suspect_frames` that repeats (a loop, or a stationary code) makes the engine hold further frames back;
+    at `fail_frames` the job is rewound to where the run began and tried once more, then ended as `loop` or `silence`.
+    `max_period` is the longest loop looked for. `hold_frames`: a job whose budget is at most this is handed out whole,
+    so that one that runs into its budget can be tried again.
+    """
+
+    suspect_frames: int
+    fail_frames: int
+    max_period: int
+    hold_frames: int = 0
+    retry_length: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """Terminal event of a job that ended without an error; `timings` in seconds."""
+
+    finish_reason: FinishReason
+    num_frames: int
+    attempts: int
+    timings: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """Terminal event of a job that raised."""
+
+    error: Exception
+
+
+@dataclass(eq=False, kw_only=True)
+class Job:
+    """One generation the engine runs: a whole request, or one piece of a long one.
+
+    `inputs` is the family's own record; the engine never looks inside. `memory` is the worst case in bytes, reserved
+    at admission. `after` names a job that must have ended first (its frames condition this one).
+    """
+
+    id: str
+    inputs: Any
+    seed: int
+    max_frames: int
+    memory: int
+    text: str = ""
+    after: Job | None = None
+    guard: Guard | None = None
+    retries: int = 1
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    # Set by the engine, read by the family:
+    attempt: int = 0
+    frames: list[Any] = field(default_factory=list)
+    """Frames accepted so far, in order; a job that continues this one reads them when it has ended."""
+    outcome: Done | Failed | None = None
+    """The terminal event, once there is one."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has had its terminal event."""
+        return self.outcome is not None
+
+    def cancel(self) -> None:
+        """Asks the engine to end this job; it does so before its next step. Safe from any thread, idempotent."""
+        self.cancelled.set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOut:
+    """What one step gave one job: frames (maybe none yet), whether the model itself ended it, or what went wrong."""
+
+    frames: Sequence[Any] = ()
+    finish: Literal["stop", "length"] | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioChunk:
+    """A run of samples of one job's audio; `start` is the index of its first sample in that job."""
+
+    samples: Samples
+    sample_rate: int
+    start: int = 0
+
+
+Event = AudioChunk | Done | Failed
+EventSink = Callable[[Event], None]
+"""Called on the engine's thread, in order; it must return at once."""
+
+
+class StepModel(Protocol):
+    """The part of a family that holds state on the device; called from the engine's thread only.
+
+    A step is the family's natural unit: one frame, one token, one solver evaluation. What `step` returns for a job
+    must not depend on the other jobs of the batch.
+    """
+
+    def admit(self, job: Job) -> None:
+        """Takes the job in: allocates its slot. Raises an `OscineError` if its inputs turn out to be unusable."""
+
+    def batch_key(self, job: Job) -> Hashable:
+        """The group the job's next step can be batched with; jobs of equal keys may share a `step` call."""
+
+    def max_batch(self, key: Hashable) -> int:
+        """How many jobs one `step` of this key takes at most (1 for work done one job at a time)."""
+
+    def step(self, jobs: Sequence[Job]) -> Sequence[StepOut]:
+        """Advances every job by one step, results in the order of `jobs`."""
+
+    def snapshot(self, job: Job) -> object:
+        """A restart point after the job's last step, for `restore`; cheap, since it is taken in mid-flight."""
+
+    def restore(self, job: Job, snapshot: object, seed: int) -> None:
+        """Puts the job back to `snapshot` with a fresh random stream from `seed`."""
+
+    def release(self, job: Job) -> None:
+        """Frees the job's slot; called exactly once for each admitted job, whatever happened."""
+
+
+class Decoder(Protocol):
+    """Turns one job's frames into samples, with state; chunk borders never change the samples."""
+
+    def push(self, frames: Sequence[Any]) -> Samples:
+        """Samples that are settled once `frames` are added; may be empty when the codec looks ahead."""
+
+    def flush(self) -> Samples:
+        """The samples held back, at the end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What `Family.prepare` made of a request: its jobs in the order of their audio, and what the text became."""
+
+    jobs: tuple[Job, ...]
+    seed: int
+    spoken_text: tuple[str, ...] = ()
+    input_tokens: int = 0
+
+
+class Family(Protocol):
+    """One loaded model family: text and audio in, jobs and decoders out. Knows nothing of the engine."""
+
+    capabilities: Capabilities
+    default_guard: Guard | None
+
+    def prepare(self, request: Request, request_id: str) -> Plan:
+        """Validates, normalises, splits and tokenises; no device work. Raises an `InvalidRequest`."""
+
+    def step_model(self) -> StepModel:
+        """The one step model of this family; the engine calls it from its own thread only."""
+
+    def open_decoder(self, job: Job) -> Decoder:
+        """A fresh decoder for the job's frames; used from the engine's thread only."""
+
+    def chunk_sizes(self) -> tuple[int, ...]:
+        """Frames of the first decoder calls of a job; the last size repeats. Fixed, so that samples never depend on
+        whether anybody streams."""
+
+    def voices(self) -> Sequence[Voice]:
+        """Voices the checkpoint brings along."""
+
+    def encode_voice(self, name: str, audio: AudioInput, transcript: str) -> Voice:
+        """A voice from reference audio; device work, so run it through the engine. Raises `UnsupportedFeature`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PieceReport:
+    """How one piece of a request went."""
+
+    text: str
+    spoken_text: str
+    finish_reason: FinishReason
+    num_frames: int
+    attempts: int
+    seed: int
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """Wall times of a request in seconds; `rtf` is total time over audio time."""
+
+    queued_s: float
+    first_audio_s: float
+    total_s: float
+    audio_s: float
+
+    @property
+    def rtf(self) -> float:
+        """Seconds of work for one second of audio; infinite when there is no audio."""
+        return self.total_s / self.audio_s if self.audio_s else float("inf")

@@ -9,7 +9,8 @@ LANGUAGE = "en-us"
 
 _JOINER = "\u200d"  # `--ipa=3` ties the parts of one sound with it; the teacher's vocabulary has no such symbol
 _PAUSE = re.compile(r"\s*([,.;:!?—]+)(?=\s|$)\s*")
-_TITLE = re.compile(r"\b(Mr|Mrs|Ms|Dr|St)\.")
+_STOP_INSIDE = re.compile(r"\b(Mr|Mrs|Ms|Dr|St|[ap]\.m)\.(?=\s+\w)")
+_QUOTES = str.maketrans("", "", '"“”()')
 
 
 def phonemize(text: str) -> str:
@@ -17,7 +18,8 @@ def phonemize(text: str) -> str:
 
     The text goes to espeak-ng clause by clause, since the program itself drops all punctuation.
     """
-    pieces = _PAUSE.split(_TITLE.sub(r"\1", " ".join(text.split())))
+    plain = " ".join(text.translate(_QUOTES).split())
+    pieces = _PAUSE.split(_STOP_INSIDE.sub(r"\1", plain))
     spoken: list[str] = []
     for clause, pause in zip(pieces[0::2], [*pieces[1::2], ""], strict=True):
         sounds = _espeak(clause) if clause.strip() else ""

@@ -273,6 +273,9 @@ class Family(Protocol):
     def voices(self) -> Sequence[Voice]:
         """Voices the checkpoint brings along."""
 
+    def accepts(self, voice: Voice) -> bool:
+        """Whether a stored voice belongs to this model (same family, same codec)."""
+
     def encode_voice(self, name: str, audio: AudioInput, transcript: str) -> Voice:
         """A voice from reference audio; device work, so run it through the engine. Raises `UnsupportedFeature`."""
 

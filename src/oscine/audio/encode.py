@@ -4,7 +4,7 @@
 |---|---|---|---|
 | pcm, wav | own | at once | exact |
 | flac | libsndfile | blocks of 4096 samples | exact; a stream's header says "unknown", a file's the length |
-| mp3 | libsndfile | frames of 26 to 72 ms | exact as a file; a stream decodes about 1,100 samples late, padded to a frame |
+| mp3 | libsndfile | frames of 26 to 72 ms | exact as a file; as a stream 1,105 samples late and padded to a frame |
 | opus | libsndfile | pages of 0.1 s | exact, at 48 kHz |
 | ogg (Vorbis) | libsndfile | header at once, pages of about 4 KB | exact |
 | aac (ADTS) | PyAV, when installed | frames of 1024 samples | padded to a frame |
@@ -12,42 +12,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
+from oscine.audio.formats import AudioFormat, check_available, encoded_rate
 from oscine.audio.resample import StreamResampler
-from oscine.audio.wav import check_finite, pcm16_bytes, to_int16, wav_header
-from oscine.errors import InvalidRequest, UnsupportedFeature
+from oscine.audio.wav import check_finite, pcm16_bytes, wav_header
 from oscine.types import Samples
-
-
-@dataclass(frozen=True, kw_only=True)
-class AudioFormat:
-    """One container; `sample_rates` empty means any rate. `suffix` is the file ending it is chosen by."""
-
-    name: str
-    suffix: str
-    content_type: str
-    sample_rates: tuple[int, ...] = ()
-
-
-_MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
-FORMATS: Mapping[str, AudioFormat] = {
-    item.name: item
-    for item in (
-        AudioFormat(name="pcm", suffix=".pcm", content_type="audio/pcm"),
-        AudioFormat(name="wav", suffix=".wav", content_type="audio/wav"),
-        AudioFormat(name="flac", suffix=".flac", content_type="audio/flac"),
-        AudioFormat(name="mp3", suffix=".mp3", content_type="audio/mpeg", sample_rates=_MPEG_RATES),
-        AudioFormat(name="opus", suffix=".opus", content_type="audio/ogg", sample_rates=(48000,)),
-        AudioFormat(name="ogg", suffix=".ogg", content_type="audio/ogg"),
-        AudioFormat(name="aac", suffix=".aac", content_type="audio/aac", sample_rates=_MPEG_RATES),
-    )
-}
 
 
 class Encoder(Protocol):
@@ -71,43 +41,7 @@ class Encoder(Protocol):
         """Frees the encoder without finishing; does nothing after `finish`."""
 
 
-def content_type(name: str, sample_rate: int) -> str:
-    """The Content-Type of a format; pcm states its rate and channel, since its bytes do not."""
-    kind = FORMATS[name].content_type
-    return f"{kind};rate={sample_rate};channels=1" if name == "pcm" else kind
-
-
-def encoded_rate(name: str, sample_rate: int) -> int:
-    """The rate in Hz that audio of `sample_rate` has inside format `name`: its own, or the lowest one above it."""
-    allowed = FORMATS[name].sample_rates
-    if not allowed or sample_rate in allowed:
-        return sample_rate
-    return next((rate for rate in allowed if rate > sample_rate), allowed[-1])
-
-
-def format_named(name: str) -> AudioFormat:
-    """The format of that name; raises InvalidRequest with the list of names."""
-    try:
-        return FORMATS[name.lower()]
-    except KeyError:
-        known = ", ".join(sorted(FORMATS))
-        raise InvalidRequest(f"unknown audio format {name!r}; known: {known}", param="response_format") from None
-
-
-def check_available(name: str) -> AudioFormat:
-    """The format of that name if this installation can write it; raises InvalidRequest or UnsupportedFeature."""
-    chosen = format_named(name)
-    if chosen.name == "aac" and importlib.util.find_spec("av") is None:
-        raise UnsupportedFeature(
-            "aac needs PyAV: pip install 'oscine[server]', or choose mp3, opus, flac, wav or pcm",
-            param="response_format",
-        )
-    return chosen
-
-
-def open_encoder(
-    name: str, sample_rate: int, *, target_rate: int | None = None, seekable: bool = False
-) -> Encoder:
+def open_encoder(name: str, sample_rate: int, *, target_rate: int | None = None, seekable: bool = False) -> Encoder:
     """An encoder of format `name` for samples of `sample_rate`, resampled as a stream to `target_rate` if given.
 
     `seekable` says that the caller will apply `patches`; otherwise every byte is right without them. Raises
@@ -199,11 +133,3 @@ class _ResamplingEncoder:
 
     def close(self) -> None:
         self._inner.close()
-
-
-def as_int16_or_float(samples: Samples, *, lossless: bool) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:
-    """What a codec is fed: our own int16 for a lossless one (so that flac equals wav), else floats within [-1, 1]."""
-    if lossless:
-        return to_int16(samples)
-    check_finite(samples)
-    return np.clip(np.asarray(samples, dtype=np.float32), -1.0, 1.0)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import av
 import numpy as np
 
+from oscine.audio.formats import AudioFormat
+from oscine.audio.wav import codec_input
 from oscine.errors import BadAudio
 from oscine.types import Samples
-
-if TYPE_CHECKING:
-    from oscine.audio.encode import AudioFormat
 
 _AAC_BITS_PER_SECOND = 128_000
 
@@ -31,10 +30,8 @@ class AacEncoder:
         self._position = 0
 
     def push(self, samples: Samples) -> bytes:
-        from oscine.audio.encode import as_int16_or_float
-
         if len(samples):
-            data = as_int16_or_float(samples, lossless=False)
+            data = codec_input(samples, lossless=False)
             frame = av.AudioFrame.from_ndarray(data[None, :], format="fltp", layout="mono")
             frame.sample_rate = self.sample_rate
             frame.pts = self._position

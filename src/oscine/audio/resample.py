@@ -16,7 +16,7 @@ from oscine.types import Samples
 
 ZERO_CROSSINGS = 6
 ROLL_OFF = 0.99
-MIN_RATE, MAX_RATE = 1_000, 768_000
+MIN_RATE, MAX_RATE = 1_000, 384_000
 _BLOCK = 1 << 16  # output samples computed at a time: bounds the memory of long inputs
 
 
@@ -33,7 +33,7 @@ def resampled_length(num_samples: int, from_hz: int, to_hz: int) -> int:
     return -(-num_samples * (to_hz // divisor) // (from_hz // divisor))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _kernel(orig: int, new: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], int]:
     """Taps [tap, phase], the first input index of each phase [phase] and the reach in samples.
 
@@ -89,7 +89,7 @@ class StreamResampler:
         self._finished = True
         if self._orig == self._new:
             return np.zeros(0, dtype=np.float32)
-        tail = np.zeros(len(self._weights) + self._orig // self._new + 1, dtype=np.float32)
+        tail = np.zeros(len(self._weights), dtype=np.float32)
         self._pending = np.concatenate([self._pending, tail])
         return self._emit(resampled_length(self._received, self._orig, self._new))
 
@@ -119,7 +119,7 @@ class StreamResampler:
 def resample(samples: Samples, from_hz: int, to_hz: int) -> Samples:
     """Float32 samples [ceil(n to_hz / from_hz)] at `to_hz` from `samples` [n] at `from_hz` (AUDIO8 spec, 5).
 
-    Equal rates give an equal copy. Raises ValueError for another shape or a rate outside 1 to 768 kHz.
+    Equal rates give an equal copy. Raises ValueError for another shape or a rate outside 1 to 384 kHz.
     """
     samples = np.asarray(samples, dtype=np.float32)
     if samples.ndim != 1:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
+import numpy as np
 import soundfile as sf
 
+from oscine.audio.formats import AudioFormat
+from oscine.audio.wav import check_finite, codec_input
 from oscine.types import Samples
-
-if TYPE_CHECKING:
-    from oscine.audio.encode import AudioFormat
 
 _SUBTYPES = {
     "flac": ("FLAC", "PCM_16"),
@@ -20,6 +19,7 @@ _SUBTYPES = {
 }
 _SET_OGG_PAGE_LATENCY_MS = 0x1302  # a command of libsndfile 1.1 and newer that soundfile has no name for
 _OPUS_PAGE_MS = 100.0
+_VORBIS_BLOCK = 1024  # samples
 _MP3_KBPS = {1: 128, 2: 96, 3: 64}
 _MP3_RANGE = {1: (32, 320), 2: (8, 160), 3: (8, 64)}  # kbit/s of MPEG 1, 2 and 2.5: levels 1.0 .. 0.0
 
@@ -83,26 +83,39 @@ class SndfileEncoder:
         options = {}
         if chosen.name == "mp3":
             options = {"compression_level": _mp3_level(sample_rate), "bitrate_mode": "CONSTANT"}
-        self._file = sf.SoundFile(
-            self._sink, "w", sample_rate, 1, format=container, subtype=subtype, **options
-        )
+        self._file = sf.SoundFile(self._sink, "w", sample_rate, 1, format=container, subtype=subtype, **options)
         if chosen.name == "opus":
             self._limit_page_latency()
         self._started = False
+        self._num_samples = 0
+        self._held = np.zeros(0, dtype=np.float32)
 
     def _limit_page_latency(self) -> None:
         value = sf._ffi.new("double*", _OPUS_PAGE_MS)
         sf._snd.sf_command(self._file._file, _SET_OGG_PAGE_LATENCY_MS, value, sf._ffi.sizeof("double"))
 
     def push(self, samples: Samples) -> bytes:
-        from oscine.audio.encode import as_int16_or_float
-
-        self._file.write(as_int16_or_float(samples, lossless=self.format.name == "flac"))
-        return self._take()
+        self._num_samples += len(samples)
+        if self.format.name != "ogg":
+            return self._feed(samples)
+        # Vorbis chooses its block sizes by what it has been given so far: equal blocks keep the sound equal.
+        check_finite(samples)
+        held = np.concatenate([self._held, samples])
+        whole = len(held) // _VORBIS_BLOCK * _VORBIS_BLOCK
+        self._held = held[whole:]
+        return b"".join(self._feed(held[i : i + _VORBIS_BLOCK]) for i in range(0, whole, _VORBIS_BLOCK))
 
     def finish(self) -> bytes:
+        rest = self._held
+        if not self._num_samples:
+            rest = np.zeros(1, dtype=np.float32)  # none of these containers can hold no sample at all
+        data = self._feed(rest)
         self._file.close()
         self.patches = self._sink.patches if self._seekable else []
+        return data + self._take()
+
+    def _feed(self, samples: Samples) -> bytes:
+        self._file.write(codec_input(samples, lossless=self.format.name == "flac"))
         return self._take()
 
     def close(self) -> None:

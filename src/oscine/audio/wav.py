@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import numpy.typing as npt
 
 from oscine.errors import NonFiniteOutput
 from oscine.types import Samples
@@ -36,7 +37,7 @@ def check_finite(samples: Samples) -> None:
         raise NonFiniteOutput(f"{bad} of {len(samples)} audio samples are NaN or infinite; nothing was written")
 
 
-def to_int16(samples: Samples) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]]:
+def to_int16(samples: Samples) -> npt.NDArray[np.int16]:
     """Little-endian int16 [sample]: x times 32768, rounded half to even, limited to [-32768, 32767].
 
     The inverse of reading 16-bit audio as value / 32768, so that copying 16-bit audio changes nothing; no dither, so
@@ -44,9 +45,18 @@ def to_int16(samples: Samples) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]
     """
     check_finite(samples)
     scaled = np.rint(np.asarray(samples, dtype=np.float32) * np.float32(32768.0))
-    return np.clip(scaled, -32768, 32767).astype("<i2")
+    limited: npt.NDArray[np.int16] = np.clip(scaled, -32768, 32767).astype("<i2")
+    return limited
 
 
 def pcm16_bytes(samples: Samples) -> bytes:
     """Signed 16-bit little-endian bytes of float samples [sample]; see `to_int16`."""
     return to_int16(samples).tobytes()
+
+
+def codec_input(samples: Samples, *, lossless: bool) -> Samples | npt.NDArray[np.int16]:
+    """What a codec is fed: our own int16 for a lossless one (so that flac equals wav), else floats within [-1, 1]."""
+    if lossless:
+        return to_int16(samples)
+    check_finite(samples)
+    return np.clip(np.asarray(samples, dtype=np.float32), -1.0, 1.0)

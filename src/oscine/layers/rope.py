@@ -31,7 +31,7 @@ def rotate_interleaved(x: Tensor, table: Tensor) -> Tensor:
 
 
 def rotate_half_split(x: Tensor, table: Tensor) -> Tensor:
-    """Rotates x [..., time, head, head_dim] by `table` [..., time, head_dim / 2, 2] in float32, pairs (j, j + dim/2)."""
+    """Rotates x [..., time, head, head_dim] by `table` [..., time, head_dim / 2, 2], float32, pairs (j, j + dim/2)"""
     a, b = x.float().chunk(2, dim=-1)
     cos, sin = table.unsqueeze(-3).unbind(-1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)

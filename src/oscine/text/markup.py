@@ -4,139 +4,26 @@ from __future__ import annotations
 
 import re
 
-_TAGS = [
-    "a",
-    "abbr",
-    "article",
-    "aside",
-    "audio",
-    "b",
-    "big",
-    "blockquote",
-    "body",
-    "br",
-    "button",
-    "center",
-    "cite",
-    "code",
-    "dd",
-    "del",
-    "details",
-    "div",
-    "dl",
-    "dt",
-    "em",
-    "figcaption",
-    "figure",
-    "font",
-    "footer",
-    "form",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "head",
-    "header",
-    "hr",
-    "html",
-    "i",
-    "img",
-    "input",
-    "ins",
-    "kbd",
-    "label",
-    "li",
-    "link",
-    "main",
-    "mark",
-    "meta",
-    "nav",
-    "ol",
-    "option",
-    "p",
-    "pre",
-    "q",
-    "s",
-    "samp",
-    "section",
-    "select",
-    "small",
-    "source",
-    "span",
-    "strike",
-    "strong",
-    "sub",
-    "summary",
-    "sup",
-    "svg",
-    "table",
-    "tbody",
-    "td",
-    "textarea",
-    "tfoot",
-    "th",
-    "thead",
-    "time",
-    "title",
-    "tr",
-    "tt",
-    "u",
-    "ul",
-    "var",
-    "video",
-    "wbr",
-    "speak",
-    "break",
-    "prosody",
-    "emphasis",
-    "say-as",
-    "phoneme",
-    "voice",
-    "audio",
-    "mark",
-    "sentence",
-]
-_NAME = "|".join(sorted(set(_TAGS), key=lambda name: (-len(name), name)))
+from oscine.text.wordlist import word_set
+
+_TAGS = word_set(
+    """
+    a abbr article aside audio b big blockquote body br button center cite code dd del details div dl dt
+    em figcaption figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img input ins kbd
+    label li link main mark meta nav ol option p pre q s samp section select small source span strike
+    strong sub summary sup svg table tbody td textarea tfoot th thead time title tr tt u ul var video
+    wbr speak break prosody emphasis say-as phoneme voice audio mark sentence
+    """
+)
+_NAME = "|".join(sorted(_TAGS, key=lambda name: (-len(name), name)))
 _ATTRIBUTES = r"(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>]+))?)*\s*/?"
 _TAG = re.compile(rf"</?({_NAME}){_ATTRIBUTES}>", re.IGNORECASE)
 _UNSPOKEN = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->|<!doctype[^<>]*>", re.IGNORECASE | re.DOTALL)
-_INLINE = frozenset(
-    [
-        "a",
-        "abbr",
-        "b",
-        "big",
-        "cite",
-        "code",
-        "del",
-        "em",
-        "font",
-        "i",
-        "ins",
-        "kbd",
-        "mark",
-        "q",
-        "s",
-        "samp",
-        "small",
-        "span",
-        "strike",
-        "strong",
-        "sub",
-        "sup",
-        "tt",
-        "u",
-        "var",
-        "wbr",
-        "emphasis",
-        "prosody",
-        "say-as",
-        "phoneme",
-        "voice",
-        "speak",
-    ]
+_INLINE = word_set(
+    """
+    a abbr b big cite code del em font i ins kbd mark q s samp small span strike strong sub sup tt u var
+    wbr emphasis prosody say-as phoneme voice speak
+    """
 )
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)

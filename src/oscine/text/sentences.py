@@ -9,241 +9,40 @@ from __future__ import annotations
 
 import re
 
+from oscine.text.wordlist import word_set
+
 _CLOSERS = "\"'”’)\\]}»」』）》】〉"
 _END = re.compile(rf"(?:[.!?…]+[{_CLOSERS}]*(?=\s))|(?:[。！？｡]+[{_CLOSERS}]*(?!$))|(?:[।۔؟]+[{_CLOSERS}]*(?=\s))")
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _LAST_WORD = re.compile(r"(?:^|[\s(\[{\"'“‘«—–])([^\s(\[{\"'“‘«—–]*)$")
 _NEXT_WORD = re.compile(r"\s*[\"'“‘«(\[]*([^\W_]+(?:'\w+)?|\S)")
 
-_NEVER_END = frozenset(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "mx",
-        "dr",
-        "prof",
-        "rev",
-        "hon",
-        "sr.",
-        "st",
-        "fr",
-        "gen",
-        "col",
-        "capt",
-        "lt",
-        "sgt",
-        "cpl",
-        "maj",
-        "adm",
-        "gov",
-        "sen",
-        "rep",
-        "pres",
-        "messrs",
-        "mme",
-        "mlle",
-        "m",
-        "mt",
-        "ft",
-        "vs",
-        "v",
-        "cf",
-        "viz",
-        "e.g",
-        "i.e",
-        "ca",
-        "approx",
-        "fig",
-        "figs",
-        "eq",
-        "eqs",
-        "sec",
-        "ch",
-        "vol",
-        "pp",
-        "ed",
-        "eds",
-        "trans",
-        "al.",
-        "ave.",
-        "dept.",
-        "tel",
-        "nr",
-        "str",
-        "bzw",
-        "z.b",
-        "d.h",
-        "u.a",
-        "z.t",
-        "usw.",
-        "sra",
-        "srta",
-        "sto",
-        "sta",
-        "sig",
-        "dott",
-        "hr",
-        "fam",
-    ]
+_NEVER_END = word_set(
+    """
+    mr mrs ms mx dr prof rev hon sr. st fr gen col capt lt sgt cpl maj adm gov sen rep pres messrs mme
+    mlle m mt ft vs v cf viz e.g i.e ca approx fig figs eq eqs sec ch vol pp ed eds trans al. ave. dept.
+    tel nr str bzw z.b d.h u.a z.t usw. sra srta sto sta sig dott hr fam
+    """
 )
-_BEFORE_NUMBER = frozenset(
-    [
-        "no",
-        "nos",
-        "p",
-        "pp",
-        "vol",
-        "ch",
-        "sec",
-        "fig",
-        "art",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-        "n",
-        "bd",
-    ]
+_BEFORE_NUMBER = word_set(
+    """
+    no nos p pp vol ch sec fig art jan feb mar apr jun jul aug sep sept oct nov dec n bd
+    """
 )
-_END_BEFORE_CAPITAL = frozenset(
-    [
-        "etc",
-        "inc",
-        "ltd",
-        "co",
-        "corp",
-        "llc",
-        "plc",
-        "jr",
-        "sr",
-        "esq",
-        "bros",
-        "al",
-        "ave",
-        "blvd",
-        "rd",
-        "dept",
-        "est",
-        "a.m",
-        "p.m",
-        "am",
-        "pm",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-        "mon",
-        "tue",
-        "tues",
-        "wed",
-        "thu",
-        "thur",
-        "thurs",
-        "fri",
-        "sat",
-        "sun",
-        "min",
-        "max",
-        "hrs",
-        "hr",
-        "ft",
-        "in",
-        "lb",
-        "lbs",
-        "oz",
-        "usw",
-        "ibid",
-    ]
+_END_BEFORE_CAPITAL = word_set(
+    """
+    etc inc ltd co corp llc plc jr sr esq bros al ave blvd rd dept est a.m p.m am pm jan feb mar apr jun
+    jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun min max hrs hr ft in lb lbs
+    oz usw ibid
+    """
 )
-_STARTERS = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "he",
-        "she",
-        "it",
-        "they",
-        "we",
-        "i",
-        "you",
-        "this",
-        "that",
-        "these",
-        "those",
-        "there",
-        "then",
-        "but",
-        "and",
-        "or",
-        "so",
-        "if",
-        "when",
-        "while",
-        "after",
-        "before",
-        "in",
-        "on",
-        "at",
-        "as",
-        "for",
-        "from",
-        "to",
-        "with",
-        "by",
-        "not",
-        "no",
-        "yes",
-        "however",
-        "what",
-        "who",
-        "where",
-        "why",
-        "how",
-        "his",
-        "her",
-        "their",
-        "our",
-        "my",
-        "your",
-        "its",
-        "it's",
-        "he's",
-        "she's",
-        "i'm",
-        "i've",
-        "we're",
-        "they're",
-        "that's",
-        "there's",
-        "all",
-        "some",
-        "most",
-        "many",
-        "one",
-        "once",
-        "meanwhile",
-        "now",
-        "today",
-        "yesterday",
-    ]
+_STARTERS = word_set(
+    """
+    the a an he she it they we i you this that these those there then but and or so if when while after
+    before in on at as for from to with by not no yes however what who where why how his her their our
+    my your its it's he's she's i'm i've we're they're that's there's all some most many one once
+    meanwhile now today yesterday
+    """
 )
 
 

@@ -105,7 +105,8 @@ class Snake(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, channel, time] → same shape."""
-        return x + torch.sin(self.alpha * x).square() / (self.alpha + 1e-9)
+        wave = torch.sin(self.alpha * x)
+        return torch.addcmul(x, wave * (1.0 / (self.alpha + 1e-9)), wave)
 
 
 class ResidualUnit(nn.Module):

@@ -1,0 +1,224 @@
+"""What users hold: `load` gives a `Model`; the only place that joins a family and the engine."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Unpack
+
+import torch
+
+from oscine import families
+from oscine.audio.io import AudioSource, read_audio
+from oscine.audio.write import write_audio
+from oscine.checkpoint.hub import resolve_source
+from oscine.checkpoint.voices import VoiceStore
+from oscine.engine.engine import Engine, EngineOptions
+from oscine.errors import InvalidRequest, UnknownVoice, VoiceExists
+from oscine.options import RequestOptions, check_request
+from oscine.stream import SpeechStream, collect
+from oscine.types import Capabilities, Family, FinishReason, PieceReport, Plan, Request, Samples, Timings, Voice
+
+__all__ = ["Model", "Result", "load"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A finished generation. `finish_reason` is the worst of the pieces'; `seed` repeats it exactly."""
+
+    audio: Samples
+    sample_rate: int
+    finish_reason: FinishReason
+    seed: int
+    timings: Timings
+    pieces: tuple[PieceReport, ...]
+    usage: dict[str, int] = field(default_factory=dict)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the audio in the format of the path's suffix; whole or not at all. Raises `OutputError`."""
+        write_audio(path, self.audio, self.sample_rate)
+
+
+def load(
+    source: str | os.PathLike[str] | None = None,
+    *,
+    device: str = "auto",
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    threads: int | None = None,
+    offline: bool = False,
+    revision: str | None = None,
+    voices_dir: str | os.PathLike[str] | None = None,
+    engine: Engine | None = None,
+    engine_options: EngineOptions | None = None,
+) -> Model:
+    """A ready model from a checkpoint folder, a hub id (`org/name`), or the bundled voice when `source` is None.
+
+    `device` "auto" is CUDA when there is one, else the CPU; `dtype` "auto" is float32 on the CPU and bfloat16 on CUDA
+    (codecs stay float32). `threads` sets torch's thread count for the whole process. Only this call may download, and
+    with `offline` nothing does. `engine` shares one engine, hence one device thread, between models.
+    Raises `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device or dtype that is not there.
+    """
+    if threads is not None:
+        if threads < 1:
+            raise InvalidRequest(f"threads must be at least 1, got {threads}", param="threads")
+        torch.set_num_threads(threads)
+    folder = resolve_source(source, revision=revision, offline=offline)
+    where = _device(device)
+    family = families.load_family(folder, device=where, dtype=_dtype(dtype, where))
+    return Model(family, engine or Engine(engine_options), VoiceStore(voices_dir), owns_engine=engine is None)
+
+
+class Model:
+    """A loaded checkpoint. Methods may be called from any thread; requests running at once share batches.
+
+    Use it as a context manager, or call `close`.
+    """
+
+    def __init__(self, family: Family, engine: Engine, store: VoiceStore, *, owns_engine: bool = True) -> None:
+        self._family, self._engine, self._store = family, engine, store
+        self._owns_engine = owns_engine
+        self._ids = itertools.count(1)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancels what runs and frees the engine's thread, unless the engine is shared."""
+        if self._owns_engine:
+            self._engine.close()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this model can do, with the defaults of its checkpoint."""
+        return self._family.capabilities
+
+    @property
+    def voices(self) -> dict[str, Voice]:
+        """Voices by name: those the checkpoint brings along, then the stored ones that belong to it."""
+        own = {voice.name: voice for voice in self._family.voices()}
+        stored = {voice.name: voice for voice in self._store.list() if self._family.accepts(voice)}
+        return own | {name: voice for name, voice in stored.items() if name not in own}
+
+    def generate(
+        self,
+        text: str,
+        *,
+        voice: str | Voice | None = None,
+        ref_audio: AudioSource | None = None,
+        ref_text: str | None = None,
+        on_progress: Callable[[float], None] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Result:
+        """Speaks `text` (any length) and returns the whole audio.
+
+        `voice` is a name of `voices` or a `Voice`; `ref_audio` (a file, bytes, or `(samples, rate)`) with the exact
+        transcript `ref_text` clones one on the fly. `options` are the fields in `capabilities.options`; an option this
+        model cannot honour is an `UnsupportedFeature`. No `seed` means a fresh one, reported in the result.
+        """
+        with self.stream(
+            text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, on_progress=on_progress, **options
+        ) as stream:
+            audio = collect(stream)
+            return Result(
+                audio=audio,
+                sample_rate=stream.sample_rate,
+                finish_reason=stream.finish_reason,
+                seed=stream.seed,
+                timings=stream.timings,
+                pieces=stream.pieces,
+                usage=stream.usage,
+            )
+
+    def stream(
+        self,
+        text: str,
+        *,
+        voice: str | Voice | None = None,
+        ref_audio: AudioSource | None = None,
+        ref_text: str | None = None,
+        on_progress: Callable[[float], None] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> SpeechStream:
+        """Like `generate`, but an iterator of `AudioChunk` as they are made: the same samples, cut.
+
+        Everything that can be refused is refused by this call, before the first chunk.
+        """
+        plan = self.plan(text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, **options)
+        return SpeechStream(self._family, self._engine, plan, on_progress=on_progress)
+
+    def plan(
+        self,
+        text: str,
+        *,
+        voice: str | Voice | None = None,
+        ref_audio: AudioSource | None = None,
+        ref_text: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Plan:
+        """What would be spoken: pieces, what the text becomes, budgets and seeds. Checks everything, runs nothing."""
+        request = Request(
+            text=text,
+            voice=self._voice(voice),
+            ref_audio=None if ref_audio is None else read_audio(ref_audio),
+            ref_text=ref_text,
+            **options,
+        )
+        check_request(request, self.capabilities)
+        return self._family.prepare(request, f"r{next(self._ids)}")
+
+    def create_voice(self, name: str, audio: AudioSource, transcript: str, *, store: bool = True) -> Voice:
+        """A named voice from reference audio and its exact transcript; stored for later unless `store` is False.
+
+        Raises `UnsupportedFeature` when this model cannot clone, `BadAudio`, and `VoiceExists`.
+        """
+        if store and name in self.voices:
+            raise VoiceExists(f"there is a voice named {name!r} already; remove it first or choose another name")
+        reference = read_audio(audio)
+        encode = self._family.encode_voice
+        voice = self._engine.call(lambda: encode(name, reference, transcript)).result()
+        if store:
+            self._store.add(voice)
+        return voice
+
+    def remove_voice(self, name: str) -> None:
+        """Deletes a stored voice. Raises `UnknownVoice`; a voice of the checkpoint itself cannot be removed."""
+        self._store.remove(name)
+
+    def _voice(self, voice: str | Voice | None) -> Voice | None:
+        if not isinstance(voice, str):
+            return voice
+        known = self.voices
+        if voice not in known:
+            names = ", ".join(sorted(known)) or "none; create one with create_voice"
+            raise UnknownVoice(f"no voice named {voice!r}; this model has: {names}", param="voice")
+        return known[voice]
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InvalidRequest(f"device {name!r} is not one; use auto, cpu or cuda", param="device") from error
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
+        raise InvalidRequest(f"device {name!r} is not available here; use auto or cpu", param="device")
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    allowed: dict[str, Any] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in allowed:
+        raise InvalidRequest(f"dtype {name!r} is not one; use auto, {', '.join(allowed)}", param="dtype")
+    dtype: torch.dtype = allowed[name]
+    return dtype

@@ -1,0 +1,175 @@
+"""One request on its way through the engine: pieces are submitted a few ahead and their audio is put in order.
+
+The only place where pieces, events and joined samples meet; used by `api.Model` for whole and streamed results alike,
+so that both are the same samples.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oscine.audio.join import PieceJoiner
+from oscine.engine.engine import Engine
+from oscine.errors import Cancelled
+from oscine.types import AudioChunk, Done, Event, Failed, Family, FinishReason, Job, PieceReport, Plan, Samples, Timings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+PIECES_AHEAD = 4
+"""Pieces of one request in the engine at a time: enough to batch, few enough to bound memory."""
+
+SEVERITY: tuple[FinishReason, ...] = ("stop", "length", "silence", "loop", "cancelled")
+"""From best to worst; a request's finish reason is the worst of its pieces'."""
+
+
+class SpeechStream:
+    """An iterator of `AudioChunk`; iterate it once. Leaving the `with` block, or losing the iterator, cancels."""
+
+    def __init__(
+        self, family: Family, engine: Engine, plan: Plan, *, on_progress: Callable[[float], None] | None = None
+    ) -> None:
+        self.plan = plan
+        self.seed = plan.seed
+        self.sample_rate = family.capabilities.sample_rate
+        self._family, self._engine = family, engine
+        self._on_progress = on_progress
+        self._queues: list[queue.SimpleQueue[Event]] = [queue.SimpleQueue() for _ in plan.jobs]
+        self._submitted = 0
+        self._cancelled = threading.Event()
+        self._joiner = PieceJoiner(self.sample_rate, len(plan.jobs))
+        self._reports: list[PieceReport] = []
+        self._started = time.perf_counter()
+        self._queued_s = 0.0
+        self._first_audio_s: float | None = None
+        self._total_s = 0.0
+        self._num_samples = 0
+        self._submit_ahead(0)  # refused here, before anything is heard, or not at all
+        self._chunks = self._generate()
+
+    def __iter__(self) -> Iterator[AudioChunk]:
+        return self
+
+    def __next__(self) -> AudioChunk:
+        return next(self._chunks)
+
+    def __enter__(self) -> SpeechStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_chunks"):
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Ends generation within a step; iteration then stops. Safe from any thread, idempotent."""
+        self._cancelled.set()
+        for job in self.plan.jobs:
+            job.cancel()
+
+    def close(self) -> None:
+        """Cancels what still runs and closes the iterator."""
+        self.cancel()
+        self._chunks.close()
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """The worst of the pieces so far; `cancelled` when the request was."""
+        if self._cancelled.is_set() and len(self._reports) < len(self.plan.jobs):
+            return "cancelled"
+        return max((r.finish_reason for r in self._reports), key=SEVERITY.index, default="stop")
+
+    @property
+    def pieces(self) -> tuple[PieceReport, ...]:
+        """How each finished piece went."""
+        return tuple(self._reports)
+
+    @property
+    def timings(self) -> Timings:
+        """Wall times so far; final once the iterator has ended."""
+        return Timings(
+            queued_s=self._queued_s,
+            first_audio_s=self._first_audio_s if self._first_audio_s is not None else self._total_s,
+            total_s=self._total_s,
+            audio_s=self._num_samples / self.sample_rate,
+        )
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """Token counts in the words of the HTTP contract: text tokens in, frames out."""
+        frames = sum(report.num_frames for report in self._reports)
+        tokens = self.plan.input_tokens
+        return {"input_tokens": tokens, "output_tokens": frames, "total_tokens": tokens + frames}
+
+    def _submit_ahead(self, current: int) -> None:
+        until = min(current + PIECES_AHEAD, len(self.plan.jobs))
+        if until > self._submitted:
+            jobs = [(self.plan.jobs[i], self._queues[i].put) for i in range(self._submitted, until)]
+            self._engine.submit(self._family, jobs)
+            self._submitted = until
+
+    def _generate(self) -> Generator[AudioChunk, None, None]:
+        try:
+            for number, job in enumerate(self.plan.jobs):
+                self._submit_ahead(number)
+                yield from self._piece(number, job)
+                if self._cancelled.is_set():
+                    return
+        finally:
+            for job in self.plan.jobs:
+                job.cancel()
+            self._total_s = time.perf_counter() - self._started
+
+    def _piece(self, number: int, job: Job) -> Iterator[AudioChunk]:
+        begin = self._num_samples
+        while isinstance(event := self._queues[number].get(), AudioChunk):
+            yield from self._ready(self._joiner.push(event.samples))
+        if isinstance(event, Failed):
+            if isinstance(event.error, Cancelled) and self._cancelled.is_set():
+                return
+            raise event.error
+        yield from self._ready(self._joiner.end_piece(last=number == len(self.plan.jobs) - 1))
+        self._report(number, job, event, begin)
+
+    def _ready(self, samples: Samples) -> Iterator[AudioChunk]:
+        if len(samples) and not self._cancelled.is_set():
+            if self._first_audio_s is None:
+                self._first_audio_s = time.perf_counter() - self._started
+            chunk = AudioChunk(samples=samples, sample_rate=self.sample_rate, start=self._num_samples)
+            self._num_samples += len(samples)
+            yield chunk
+
+    def _report(self, number: int, job: Job, done: Done, begin: int) -> None:
+        if number == 0:
+            self._queued_s = done.timings["queued_s"]
+        spoken = self.plan.spoken_text[number] if number < len(self.plan.spoken_text) else job.text
+        self._reports.append(
+            PieceReport(
+                text=job.text,
+                spoken_text=spoken,
+                finish_reason=done.finish_reason,
+                num_frames=done.num_frames,
+                attempts=done.attempts,
+                seed=job.seed,
+                start_s=begin / self.sample_rate,
+                duration_s=(self._num_samples - begin) / self.sample_rate,
+            )
+        )
+        if self._on_progress:
+            self._on_progress((number + 1) / len(self.plan.jobs))
+
+
+def collect(stream: SpeechStream) -> Samples:
+    """All samples of a stream."""
+    chunks = [chunk.samples for chunk in stream]
+    return np.concatenate(chunks) if chunks else np.zeros(0, np.float32)

@@ -1,0 +1,1 @@
+"""English: what a written text says, and the phonemes of American English that say it."""

@@ -8,6 +8,7 @@ loop. Whole signals only: a stream state is refused.
 from __future__ import annotations
 
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -19,6 +20,7 @@ def _snake(x: Tensor, alpha: Tensor) -> Tensor:
     return (wide + torch.sin(alpha * wide).square() / (alpha + 1e-9)).to(x.dtype)
 
 
+torch._dynamo.config.recompile_limit = 64  # one variant a shape; segments have one length
 _compiled_snake = torch.compile(_snake, dynamic=False)
 
 
@@ -38,6 +40,8 @@ class FastCausalConv(CausalConv):
         """x [batch, cin, time] → [batch, cout, ceil(time / stride)]."""
         _refuse(state)
         conv, ragged = self.conv, -x.shape[-1] % self.stride
+        if conv.kernel_size[0] == 1 and self.stride == 1:
+            return F.linear(x.transpose(1, 2), conv.weight[..., 0], conv.bias).transpose(1, 2)
         flat = x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
         if self.num_history or ragged:
             flat = F.pad(flat, (self.num_history, ragged))
@@ -69,7 +73,7 @@ def use_fast_kernels(module: nn.Module) -> None:
     """Switches every block below `module` that has a faster form to it; parameters stay the same objects."""
     for block in module.modules():
         fast = FAST.get(type(block))
-        if fast is CausalConv and block.conv.groups > 1:
+        if fast is FastCausalConv and block.conv.groups > 1:
             continue
         if fast is not None:
             block.__class__ = fast

@@ -14,26 +14,39 @@ from training import numbers
 
 Rng = random.Random
 
-NAMES = (
-    "Anna Ben Carla David Elena Frank Grace Henry Irene James Karen Luis Maria Nathan Olivia Peter Quinn Rosa Samuel "
-    "Tara Ursula Victor Wendy Xavier Yara Zoe Arthur Bridget Charles Dorothy Ethan Fiona George Hannah Ivan Julia"
-).split()
-CITIES = (
-    "Boston Chicago London Paris Madrid Dublin Toronto Sydney Berlin Tokyo Denver Phoenix Seattle Houston Oslo Vienna "
-    "Lisbon Geneva Athens Cairo Nairobi Mumbai Bangkok Seoul Portland Atlanta Montreal Prague Warsaw Rome"
-).split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-PLACES = (
-    "the station|the library|the harbor|the market|the hospital|the airport|the bakery|the office|the old bridge|"
-    "the museum|the garden|the school yard|the village|the workshop|the theater|the valley|the kitchen|the beach|"
-    "the post office|the corner store|the river bank|the mountain hut|the town square|the parking lot"
-).split("|")
-THINGS = (
-    "the blue umbrella|a wooden chair|the broken clock|her passport|his old guitar|the spare key|a box of matches|"
-    "the yellow notebook|a pair of gloves|the garden hose|an empty bottle|the newspaper|a bunch of grapes|the ladder|"
-    "my left shoe|the photograph|a jar of honey|the telescope|your jacket|the birthday cake|a roll of tape|the map|"
-    "an orange scarf|the wedding ring|a bag of flour|the laptop|the fishing rod|a cup of strong coffee|the violin"
-).split("|")
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+def _phrases(text: str) -> list[str]:
+    return text.split("|")
+
+
+NAMES = _words(
+    "Anna Ben Carla David Elena Frank Grace Henry Irene James Karen Luis Maria Nathan Olivia Peter Quinn "
+    "Rosa Samuel Tara Ursula Victor Wendy Xavier Yara Zoe Arthur Bridget Charles Dorothy Ethan Fiona "
+    "George Hannah Ivan Julia"
+)
+CITIES = _words(
+    "Boston Chicago London Paris Madrid Dublin Toronto Sydney Berlin Tokyo Denver Phoenix Seattle "
+    "Houston Oslo Vienna Lisbon Geneva Athens Cairo Nairobi Mumbai Bangkok Seoul Portland Atlanta "
+    "Montreal Prague Warsaw Rome"
+)
+DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+PLACES = _phrases(
+    "the station|the library|the harbor|the market|the hospital|the airport|the bakery|the office|"
+    "the old bridge|the museum|the garden|the school yard|the village|the workshop|the theater|"
+    "the valley|the kitchen|the beach|the post office|the corner store|the river bank|the mountain hut|"
+    "the town square|the parking lot"
+)
+THINGS = _phrases(
+    "the blue umbrella|a wooden chair|the broken clock|her passport|his old guitar|the spare key|"
+    "a box of matches|the yellow notebook|a pair of gloves|the garden hose|an empty bottle|the newspaper|"
+    "a bunch of grapes|the ladder|my left shoe|the photograph|a jar of honey|the telescope|your jacket|"
+    "the birthday cake|a roll of tape|the map|an orange scarf|the wedding ring|a bag of flour|the laptop|"
+    "the fishing rod|a cup of strong coffee|the violin"
+)
 ACTIONS = (  # infinitive, past
     "open the window|opened the window",
     "feed the chickens|fed the chickens",
@@ -62,21 +75,23 @@ ACTIONS = (  # infinitive, past
     "polish the silver spoons|polished the silver spoons",
     "join the evening class|joined the evening class",
 )
-ADJECTIVES = (
-    "quiet cheerful enormous narrow delicious fragile dangerous clever dusty generous hollow impatient jealous "
-    "lonely modern nervous peaceful rough shallow thick unusual vivid warm useful bright crowded smooth"
-).split()
-WEATHER = (
+ADJECTIVES = _words(
+    "quiet cheerful enormous narrow delicious fragile dangerous clever dusty generous hollow impatient "
+    "jealous lonely modern nervous peaceful rough shallow thick unusual vivid warm useful bright crowded "
+    "smooth"
+)
+WEATHER = _phrases(
     "it rained all night|the wind was very cold|the sun came out at last|thick fog covered the road|"
     "the snow began to melt|the sky turned dark purple|a storm was on its way|the air smelled of smoke|"
-    "the streets were full of people|nobody else was awake|the power had gone out|the music was far too loud"
-).split("|")
-WORTHS = (
+    "the streets were full of people|nobody else was awake|the power had gone out|"
+    "the music was far too loud"
+)
+WORTHS = _phrases(
     "the ticket|this lamp|a new battery|the repair|lunch for two|the whole trip|a gallon of milk|the monthly rent"
-).split("|")
-UNITS = "miles|kilometers|pounds|minutes|degrees|gallons|inches|feet|hours|meters|weeks|grams|liters".split("|")
-COUNTED = "people|books|bottles|houses|students|tickets|letters|eggs|votes|chairs|ships|pages|trees|songs".split("|")
-ABBREVIATIONS = "USB GPS PDF CEO BBC FBI NASA ATM DVD HTML NBA ID TV PC UK US EU AI UFO".split()
+)
+UNITS = _words("miles kilometers pounds minutes degrees gallons inches feet hours meters weeks grams liters")
+COUNTED = _words("people books bottles houses students tickets letters eggs votes chairs ships pages trees songs")
+ABBREVIATIONS = _words("USB GPS PDF CEO BBC FBI NASA ATM DVD HTML NBA ID TV PC UK US EU AI UFO")
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "number": (
@@ -90,7 +105,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "Only {percent} of the {counted} were left.",
         "Prices rose by {percent}, then fell by {percent}.",
         "The distance to {city} is {number} {unit}.",
-        "It weighs {decimal} {unit}, give or take.",
+        "It weighs {decimal} pounds, give or take.",
         "Turn to page {small}, line {small}.",
         "My number is {phone}.",
         "Please call {phone} after {clock}.",
@@ -221,16 +236,18 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-OPENERS = (
-    "Yes|No|Okay|Sure|Hello|Hi|Hey|Good morning|Good evening|Good night|Thanks|Thank you|Please|Maybe|Never|Always|"
-    "Stop|Wait|Listen|Well|Right|Exactly|Perhaps|Of course|Not yet|Sorry|Excuse me|Welcome|Goodbye|Oh|Wow|Great|True"
-).split("|")
-CLOSERS = (
-    "I think so|not today|that's fine|go ahead|come in|see you soon|take care|never mind|no problem|it's over there|"
-    "I don't know|you're welcome|that's right|sit down|wait for me|what a pity|we agree|let's go|one moment|after you|"
-    "any time|it works|be careful|so do I|nothing at all|I'm ready|all done|keep going|I hope so|don't worry"
-).split("|")
-COLORS = "Red Green Blue Purple Orange Yellow Brown Silver Golden Black White Pink".split()
+OPENERS = _phrases(
+    "Yes|No|Okay|Sure|Hello|Hi|Hey|Good morning|Good evening|Good night|Thanks|Thank you|Please|Maybe|"
+    "Never|Always|Stop|Wait|Listen|Well|Right|Exactly|Perhaps|Of course|Not yet|Sorry|Excuse me|Welcome|"
+    "Goodbye|Oh|Wow|Great|True"
+)
+CLOSERS = _phrases(
+    "I think so|not today|that's fine|go ahead|come in|see you soon|take care|never mind|no problem|"
+    "it's over there|I don't know|you're welcome|that's right|sit down|wait for me|what a pity|we agree|"
+    "let's go|one moment|after you|any time|it works|be careful|so do I|nothing at all|I'm ready|"
+    "all done|keep going|I hope so|don't worry"
+)
+COLORS = _words("Red Green Blue Purple Orange Yellow Brown Silver Golden Black White Pink")
 
 _SLOT = re.compile(r"\{(\w+)\}")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from oscine.audio.encode import open_encoder
+from oscine.audio.encode import encode, open_encoder
 from oscine.audio.io import peak_limit, read_audio
 from oscine.audio.wav import wav_header
 from oscine.errors import BadAudio, InputTooLong
@@ -155,13 +155,19 @@ def test_paths_that_are_no_file(tmp_path: Path) -> None:
         read_audio("a\0b")
 
 
-def test_corrupt_flac_never_passes_for_the_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_never_passes_for_the_whole() -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, 32000).astype(np.float32)
     data = wav_bytes(noise, container="FLAC")
+    with pytest.raises(BadAudio, match="damaged or cut off"):
+        read_audio(data[: len(data) // 2])
+
+
+def test_audio_shorter_than_its_header_says_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    data = encode("mp3", np.tile(tone(), 4), 16000)
     with caplog.at_level("WARNING"):
-        got = read_audio(data[: len(data) // 2], min_seconds=0)
-    assert len(got.samples) < 32000
-    assert "ends after" in caplog.text
+        got = read_audio(data[: len(data) // 2])
+    assert 16000 < len(got.samples) < 48000
+    assert "audio ends after" in caplog.text
 
 
 def test_too_many_bytes() -> None:

@@ -53,9 +53,15 @@ def test_format_by_name_or_ending(tmp_path: Path) -> None:
 def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     path.write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), AudioWriter(path, 24000) as writer:
-        writer.write(AUDIO)
-        raise KeyboardInterrupt
+    writer = AudioWriter(path, 24000)
+
+    def interrupted() -> None:
+        with writer:
+            writer.write(AUDIO)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     with pytest.raises(NonFiniteOutput):
         write_audio(path, np.array([np.nan], np.float32), 24000)
     assert path.read_bytes() == b"old"
@@ -84,8 +90,9 @@ class _Full:
 
 
 def test_a_disk_that_fills_up_leaves_no_part(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="No space left"), AudioWriter(tmp_path / "a.wav", 24000) as writer:
-        writer._file = _Full(writer._file)  # type: ignore[assignment]
+    writer = AudioWriter(tmp_path / "a.wav", 24000)
+    writer._file = _Full(writer._file)  # type: ignore[assignment]
+    with pytest.raises(OutputError, match="No space left"), writer:
         writer.write(AUDIO)
     assert os.listdir(tmp_path) == []
 

@@ -151,10 +151,14 @@ def _decode(stream: BinaryIO, limits: _Limits) -> tuple[npt.NDArray[np.float32],
         raise limits.refuse("the audio is empty (0 bytes)")
     stream.seek(0)
     try:
-        with _ForwardReader(stream) as file:
-            return _read_blocks(file, limits), file.samplerate
+        file = _ForwardReader(stream)
     except (sf.LibsndfileError, TypeError) as error:
         return _decode_with_ffmpeg(stream, limits, error)
+    with file:
+        try:
+            return _read_blocks(file, limits), file.samplerate
+        except sf.LibsndfileError as error:
+            raise limits.refuse(f"the file is damaged or cut off ({_reason(error)})") from error
 
 
 def _read_blocks(file: sf.SoundFile, limits: _Limits) -> npt.NDArray[np.float32]:

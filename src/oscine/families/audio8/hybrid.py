@@ -1,0 +1,195 @@
+"""Falcon-H1 backbone of the 0.1B class: each layer adds a Mamba-2 mixer and attention (AUDIO8 spec, 3.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from oscine.families.audio8.config import HybridConfig, LMConfig
+from oscine.families.audio8.dense import Attend
+from oscine.layers.norm import RMSNorm
+from oscine.layers.rope import rotate_half_split
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixerState:
+    """A layer's recurrent state, updated in place.
+
+    `conv` [row, d_conv - 1, conv_dim] holds the last columns that entered the convolution, `ssm` float32
+    [row, head, head_dim, d_state] the state of the scan.
+    """
+
+    conv: Tensor
+    ssm: Tensor
+
+
+def scaled(x: Tensor, factor: float) -> Tensor:
+    """x * factor; x itself when the factor is 1, as it is in the release."""
+    return x if factor == 1.0 else x * factor
+
+
+class Mixer(nn.Module):
+    """Mamba-2: gated state-space scan over heads, with a short causal convolution in front."""
+
+    def __init__(self, dim: int, config: HybridConfig) -> None:
+        super().__init__()
+        self.config = config
+        inner, conv_dim, heads = config.mamba_d_ssm, config.conv_dim, config.mamba_n_heads
+        self.in_proj = nn.Linear(dim, inner + conv_dim + heads, bias=False)
+        self.conv1d = nn.Conv1d(
+            conv_dim, conv_dim, config.mamba_d_conv, groups=conv_dim, bias=config.mamba_conv_bias
+        )
+        self.dt_bias = nn.Parameter(torch.empty(heads))
+        self.A_log = nn.Parameter(torch.empty(heads))
+        self.D = nn.Parameter(torch.empty(heads))
+        self.out_proj = nn.Linear(inner, dim, bias=False)
+
+    def forward(self, u: Tensor, state: MixerState, keep: Tensor | None = None) -> Tensor:
+        """u [row, time, dim] → same shape; `state` moves on by `time`.
+
+        `keep` [row, time, 1] is 0 at left padding, which must not enter the convolution nor the scan.
+        """
+        config = self.config
+        u = scaled(u, config.ssm_in_multiplier)
+        projected = self._scale_sections(self.in_proj(u if keep is None else u * keep))
+        gate, columns, dt = projected.split([config.mamba_d_ssm, config.conv_dim, config.mamba_n_heads], dim=-1)
+        columns = self._convolve(columns, state.conv)
+        if keep is not None:
+            columns = columns * keep
+        y = self._scan(columns, dt, state.ssm)
+        return self.out_proj(y.to(gate.dtype) * F.silu(gate))
+
+    def _scale_sections(self, projected: Tensor) -> Tensor:
+        """The in-projection with `ssm_multipliers` on its sections gate, x, B, C, dt."""
+        config = self.config
+        if set(config.ssm_multipliers) == {1.0}:
+            return projected
+        inner, bc = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
+        sections = projected.split([inner, inner, bc, bc, config.mamba_n_heads], dim=-1)
+        return torch.cat([s * m for s, m in zip(sections, config.ssm_multipliers, strict=True)], dim=-1)
+
+    def _convolve(self, columns: Tensor, history: Tensor) -> Tensor:
+        """Depthwise causal convolution and SiLU of columns [row, time, conv_dim]; `history` moves on in place."""
+        time, kept = columns.shape[1], history.shape[1]
+        padded = torch.cat([history, columns], dim=1)
+        history.copy_(padded[:, time:])
+        taps = self.conv1d.weight[:, 0].t()  # [d_conv, conv_dim]
+        out = padded[:, kept:] * taps[kept]
+        for tap in range(kept):
+            out = torch.addcmul(out, padded[:, tap : tap + time], taps[tap])
+        return F.silu(out if self.conv1d.bias is None else out + self.conv1d.bias)
+
+    def _scan(self, columns: Tensor, dt: Tensor, state: Tensor) -> Tensor:
+        """The state-space recurrence in float32 → [row, time, d_ssm]; `state` moves on in place."""
+        config = self.config
+        groups, size = config.mamba_n_groups, config.mamba_d_state
+        x, b, c = columns.float().split([config.mamba_d_ssm, groups * size, groups * size], dim=-1)
+        x = x.unflatten(-1, (config.mamba_n_heads, config.mamba_d_head))
+        b, c = (
+            part.unflatten(-1, (groups, size)).repeat_interleave(config.mamba_n_heads // groups, dim=2)
+            for part in (b, c)
+        )  # [row, time, head, d_state]
+        dt = F.softplus(dt.float() + self.dt_bias.float())  # [row, time, head]
+        decay = dt * -torch.exp(self.A_log.float())
+        if x.shape[1] == 1:
+            y = scan_step(x[:, 0], b[:, 0], c[:, 0], dt[:, 0], decay[:, 0], state)[:, None]
+        else:
+            y = scan_chunks(x, b, c, dt, decay, state, config.mamba_chunk_size)
+        return (y + x * self.D.float()[:, None]).flatten(-2)
+
+
+def scan_step(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, state: Tensor) -> Tensor:
+    """One position of `state = exp(decay) state + dt x ⊗ b`, `y = state c` → y [row, head, head_dim].
+
+    x [row, head, head_dim], b and c [row, head, d_state], dt and decay [row, head], state [row, head, head_dim,
+    d_state], updated in place.
+    """
+    state.mul_(decay.exp()[..., None, None]).addcmul_((dt[..., None] * x)[..., None], b[..., None, :])
+    return (state * c[..., None, :]).sum(-1)
+
+
+def scan_chunks(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, state: Tensor, chunk: int) -> Tensor:
+    """`scan_step` over all positions, `chunk` at a time by matrix products → y [row, time, head, head_dim].
+
+    Shapes as in `scan_step` with a time axis after the row. Within a chunk, position i sees j <= i through
+    exp(sum of decay over j+1..i); what came before the chunk it sees through the state.
+    """
+    outputs = []
+    for xs, bs, cs, dts, decays in zip(*(t.split(chunk, dim=1) for t in (x, b, c, dt, decay)), strict=True):
+        total = decays.cumsum(dim=1).transpose(1, 2)  # [row, head, i]
+        between = total[..., :, None] - total[..., None, :]
+        later = torch.ones(between.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
+        seen = between.masked_fill(later, float("-inf")).exp()  # [row, head, i, j]
+        weighted = (xs * dts[..., None]).transpose(1, 2)  # [row, head, j, head_dim]
+        bs, cs = bs.transpose(1, 2), cs.transpose(1, 2)  # [row, head, j, d_state]
+        within = ((cs @ bs.mT) * seen) @ weighted
+        before = total.exp()[..., None] * (cs @ state.mT)
+        outputs.append((within + before).transpose(1, 2))
+        to_end = (total[..., -1:] - total).exp()[..., None]
+        state.mul_(total[..., -1].exp()[..., None, None]).add_((weighted * to_end).mT @ bs)
+    return torch.cat(outputs, dim=1)
+
+
+class HybridAttention(nn.Module):
+    """Separate projections without bias and half-split RoPE with an unrounded table."""
+
+    def __init__(self, config: LMConfig, hybrid: HybridConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.num_heads = config.n_head
+        self.num_kv_heads = config.n_local_heads
+        self.key_multiplier = hybrid.key_multiplier
+        self.q_proj = nn.Linear(config.dim, config.n_head * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.dim, config.n_local_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.dim, config.n_local_heads * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(config.n_head * config.head_dim, config.dim, bias=False)
+
+    def forward(self, x: Tensor, table: Tensor, attend: Attend) -> Tensor:
+        """x [row, time, dim], table of its positions → same shape as x."""
+        q, k, v = self.q_proj(x), scaled(self.k_proj(x), self.key_multiplier), self.v_proj(x)
+        turned = rotate_half_split(torch.cat([q, k], dim=-1).unflatten(-1, (-1, self.head_dim)), table)
+        q, k = turned.split([self.num_heads, self.num_kv_heads], dim=-2)
+        return self.o_proj(attend(q, torch.cat([k, v.unflatten(-1, (-1, self.head_dim))], dim=-2)))
+
+
+class HybridMLP(nn.Module):
+    """Gated feed-forward with a factor on the gate and one on the output."""
+
+    def __init__(self, config: LMConfig, hybrid: HybridConfig) -> None:
+        super().__init__()
+        self.gate_multiplier, self.down_multiplier = hybrid.mlp_multipliers
+        self.gate_proj = nn.Linear(config.dim, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.dim, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [row, time, dim] → same shape."""
+        gate = F.silu(scaled(self.gate_proj(x), self.gate_multiplier))
+        return scaled(self.down_proj(self.up_proj(x) * gate), self.down_multiplier)
+
+
+class HybridLayer(nn.Module):
+    """Mixer and attention side by side on one normed input, then the feed-forward."""
+
+    def __init__(self, config: LMConfig, hybrid: HybridConfig) -> None:
+        super().__init__()
+        self.hybrid = hybrid
+        self.input_layernorm = RMSNorm(config.dim, config.norm_eps)
+        self.mamba = Mixer(config.dim, hybrid)
+        self.self_attn = HybridAttention(config, hybrid)
+        self.pre_ff_layernorm = RMSNorm(config.dim, config.norm_eps)
+        self.feed_forward = HybridMLP(config, hybrid)
+
+    def forward(
+        self, x: Tensor, table: Tensor, attend: Attend, state: MixerState, keep: Tensor | None = None
+    ) -> Tensor:
+        """x [row, time, dim] → same shape; `state` moves on."""
+        hybrid = self.hybrid
+        u = self.input_layernorm(x)
+        mixed = scaled(self.mamba(u, state, keep), hybrid.ssm_out_multiplier)
+        attended = self.self_attn(scaled(u, hybrid.attention_in_multiplier), table, attend)
+        x = x + (mixed + scaled(attended, hybrid.attention_out_multiplier))
+        return x + self.feed_forward(self.pre_ff_layernorm(x))

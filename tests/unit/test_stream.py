@@ -1,0 +1,102 @@
+"""A request of several pieces: order, joins, bounded look-ahead, cancel, failures, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from oscine.engine.engine import Engine, EngineOptions
+from oscine.errors import GenerationError, QueueFull
+from oscine.stream import PIECES_AHEAD, SpeechStream, collect
+from oscine.types import Done, Job, Plan
+from tests.toys import HOP, ToyAR, ToyFamily
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine(EngineOptions(memory_bytes=100, max_waiting=20))
+    yield engine
+    engine.close()
+
+
+def plan(count: int, frames: int = 5, **fields: int) -> Plan:
+    jobs = tuple(
+        Job(id=f"p{i}", inputs=None, seed=97 * i, max_frames=frames, memory=1, text=f"piece {i}", **fields)
+        for i in range(count)
+    )
+    return Plan(jobs=jobs, seed=0, spoken_text=tuple(f"spoken {i}" for i in range(count)), input_tokens=count)
+
+
+def family(count: int = 1, frames: int = 5) -> ToyFamily:
+    return ToyFamily(ToyAR(script={f"p{i}": [[10 * (i + 1) + k for k in range(frames)]] for i in range(count)}))
+
+
+def test_pieces_come_in_order_and_are_reported(engine: Engine) -> None:
+    progress: list[float] = []
+    stream = SpeechStream(family(3), engine, plan(3), on_progress=progress.append)
+    audio = collect(stream)
+    expected = np.repeat(np.float32([10 * (i + 1) + k for i in range(3) for k in range(5)]) / 100, HOP)
+    np.testing.assert_allclose(audio, expected, atol=1e-6)  # at 100 Hz the fade is shorter than a sample
+    assert [p.text for p in stream.pieces] == ["piece 0", "piece 1", "piece 2"]
+    assert [p.spoken_text for p in stream.pieces] == ["spoken 0", "spoken 1", "spoken 2"]
+    assert [p.start_s for p in stream.pieces] == pytest.approx([0.0, 0.2, 0.4])
+    assert progress == pytest.approx([1 / 3, 2 / 3, 1])
+    assert stream.finish_reason == "length"
+    assert stream.usage == {"input_tokens": 3, "output_tokens": 15, "total_tokens": 18}
+    assert 0 < stream.timings.first_audio_s <= stream.timings.total_s
+    assert stream.timings.audio_s == pytest.approx(0.6)
+
+
+def test_chunks_are_numbered_by_sample_over_all_pieces(engine: Engine) -> None:
+    position = 0
+    for chunk in SpeechStream(family(2), engine, plan(2)):
+        assert chunk.start == position
+        position += len(chunk.samples)
+    assert position == 10 * HOP
+
+
+def test_only_a_few_pieces_are_in_the_engine_at_a_time(engine: Engine) -> None:
+    plans = plan(30)
+    stream = SpeechStream(family(30), engine, plans)
+    next(stream)
+    started = [job for job in plans.jobs if job.frames or job.ended]
+    assert len(started) <= PIECES_AHEAD
+    assert len(collect(stream)) > 0
+    assert all(isinstance(job.outcome, Done) for job in plans.jobs)
+
+
+def test_cancel_ends_the_iteration_and_frees_everything(engine: Engine) -> None:
+    endless = ToyFamily(ToyAR(stop_code=-1))
+    stream = SpeechStream(endless, engine, plan(2, frames=10**9))
+    next(stream)
+    stream.cancel()
+    collect(stream)
+    assert stream.finish_reason == "cancelled"
+    assert engine.call(lambda: (len(endless._model.slots), engine.stats().running)).result(5) == (0, 0)
+
+
+def test_leaving_the_with_block_cancels(engine: Engine) -> None:
+    endless = ToyFamily(ToyAR(stop_code=-1))
+    with SpeechStream(endless, engine, plan(1, frames=10**9)) as stream:
+        next(stream)
+    assert stream.plan.jobs[0].cancelled.is_set()
+    while engine.stats().running:
+        pass
+
+
+def test_a_failure_reaches_the_caller_and_cancels_the_other_pieces(engine: Engine) -> None:
+    toys = family(3)
+    toys._model.fail_ids.add("p1")
+    stream = SpeechStream(toys, engine, plan(3))
+    with pytest.raises(GenerationError, match="on fire"):
+        collect(stream)
+    assert stream.plan.jobs[2].cancelled.is_set()
+
+
+def test_a_full_queue_is_refused_before_the_first_chunk(engine: Engine) -> None:
+    small = Engine(EngineOptions(memory_bytes=100, max_waiting=1))
+    with pytest.raises(QueueFull):
+        SpeechStream(family(2), small, plan(2))
+    small.close()

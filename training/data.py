@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -21,12 +22,13 @@ import soundfile
 
 from training import texts
 from training.kokoro import FRAME_SAMPLES, SAMPLE_RATE, Speech, Teacher
+from training.packages import CACHE
 from training.phonemes import phonemize
+from training.wording import spoken
 
 OPUS_KBITS = 56
 MIN_SECONDS, MAX_SECONDS = 0.6, 16.0
 MIN_PEAK = 0.05
-DEFAULT_CACHE = Path(__file__).with_name("runs") / "cache"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,12 +93,12 @@ def write_opus(path: Path, samples: np.ndarray) -> None:
     partial.rename(path)
 
 
-def problem_of(speech: Speech) -> str | None:
+def problem_of(speech: Speech, max_seconds: float = MAX_SECONDS) -> str | None:
     """Why a clip is unfit for training, or None: wrong length, too short, too long, silent, clipped, not finite."""
     seconds = len(speech.samples) / SAMPLE_RATE
     if sum(speech.durations) * FRAME_SAMPLES != len(speech.samples):
         return f"durations say {sum(speech.durations) * FRAME_SAMPLES} samples, there are {len(speech.samples)}"
-    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
+    if not MIN_SECONDS <= seconds <= max_seconds:
         return f"{seconds:.1f} s long"
     if not np.isfinite(speech.samples).all():
         return "not finite"
@@ -105,7 +107,14 @@ def problem_of(speech: Speech) -> str | None:
 
 
 def generate(
-    teacher: Teacher, voice: str, folder: Folder, source: Iterator[str], *, hours: float, max_load: float | None = None
+    teacher: Teacher,
+    voice: str,
+    folder: Folder,
+    source: Iterator[str],
+    *,
+    hours: float = math.inf,
+    max_seconds: float = MAX_SECONDS,
+    max_load: float | None = None,
 ) -> int:
     """Speaks texts of `source` into `folder` until it has `hours` or the source ends; returns how many were refused.
 
@@ -117,10 +126,10 @@ def generate(
         if folder.seconds >= hours * 3600:
             break
         wait_for_quiet(max_load)
-        phonemes = phonemize(text)
+        phonemes = phonemize(spoken(text))
         try:
             speech = teacher.speak(phonemes)
-            problem = problem_of(speech)
+            problem = problem_of(speech, max_seconds)
         except ValueError as error:
             problem = str(error)
         if problem:
@@ -142,14 +151,16 @@ class Progress:
         self.had_s = folder.seconds
 
     def show(self) -> None:
+        """Prints the line when its turn has come."""
         if len(self.folder.texts) % 20:
             return
         spent = time.perf_counter() - self.begin_s
         made = self.folder.seconds - self.had_s
-        left_min = (self.goal_s - self.folder.seconds) * spent / made / 60
+        left_min = max(self.goal_s - self.folder.seconds, 0) * spent / made / 60
+        goal = "" if math.isinf(self.goal_s) else f" of {self.goal_s / 60:.1f} min, {left_min:.0f} min left"
         print(
-            f"{time.strftime('%H:%M:%S')} {len(self.folder.texts)} clips, {self.folder.seconds / 60:.1f} of "
-            f"{self.goal_s / 60:.1f} min, {spent / made:.2f} s per audio second, {max(left_min, 0):.0f} min left",
+            f"{time.strftime('%H:%M:%S')} {len(self.folder.texts)} clips, {self.folder.seconds / 60:.1f} min{goal}, "
+            f"{spent / made:.2f} s per audio second",
             flush=True,
         )
 
@@ -204,7 +215,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--exclude", type=Path, action="append", default=[], help="data folder whose texts to avoid")
     parser.add_argument("--texts", type=Path, help="speak the lines of this file instead (for example heldout.txt)")
     parser.add_argument("--id-prefix", default="", help="put before each id, to join folders later")
-    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="downloads and the converted teacher")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="downloads and the converted teacher")
     parser.add_argument("--max-load", type=float, help="wait while the load average is above this")
     parser.add_argument("--check", action="store_true", help="only check the folder")
     return parser.parse_args(arguments)
@@ -219,14 +230,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Folder(options.out, options.id_prefix)
     if options.texts:
         lines = texts.read_held_out(options.texts)
-        source, hours = iter([line for line in lines if line not in folder.texts]), float("inf")
+        source = iter([line for line in lines if line not in folder.texts])
+        limits = {"max_seconds": math.inf}
     else:
         rows = [row for path in [options.out, *options.exclude] for row in texts.read_meta(path)]
         taken = {name for row in rows for name in texts.sentence_keys(str(row["text"]))}
         source = texts.stream(options.seed, mix=parse_mix(options.mix), taken=taken)
-        hours = options.hours
+        limits = {"hours": options.hours}
     teacher = Teacher(options.voice, options.cache)
-    refused = generate(teacher, options.voice, folder, source, hours=hours, max_load=options.max_load)
+    refused = generate(teacher, options.voice, folder, source, max_load=options.max_load, **limits)
     print(f"{len(folder.texts)} clips, {folder.seconds / 60:.1f} min in {options.out}; {refused} texts refused")
     return 0
 

@@ -1,6 +1,6 @@
 """Trains the letter-to-sound network for words outside the English lexicon, from that lexicon.
 
-    python training/g2p.py            # about ten minutes on one core; the same seed gives the same data order
+    python -m training.g2p            # about ten minutes on one core; seeded
 
 1. Align: every letter of a word emits zero to two sounds; the most likely alignment is found by Viterbi training.
 2. Train: a small residual convolution over letters says which sounds each letter emits.
@@ -29,10 +29,11 @@ from oscine.text.english.lexicon import lexicon_items
 OUTPUT = Path(__file__).parents[1] / "src/oscine/text/english/data/letters_to_sounds.npz"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAD = 0
-WIDTH = 112
+WIDTH = 80
 KERNEL = 5
 BLOCKS = 4
 MIN_CHUNK_COUNT = 15
+BATCH = 512
 Pair = tuple[str, tuple[str, ...]]
 
 
@@ -107,11 +108,11 @@ class Network(nn.Module):
     def forward(self, letters: torch.Tensor) -> torch.Tensor:
         """Returns logits; every block sees two letters to each side."""
         mask = (letters != PAD).unsqueeze(-1)
-        x = self.embed(letters) * mask
+        x = functional.dropout(self.embed(letters), 0.05, self.training) * mask
         for block in self.blocks:
             padded = functional.pad(x, (0, 0, KERNEL // 2, KERNEL // 2))
             windows = torch.cat([padded[:, k : k + letters.shape[1]] for k in range(KERNEL)], dim=-1)
-            x = (x + functional.relu(block(functional.dropout(windows, 0.05, self.training)))) * mask
+            x = (x + functional.relu(block(windows))) * mask
         return self.out(x)
 
 
@@ -139,16 +140,15 @@ def train(data: list[tuple[str, list[int]]], num_chunks: int, epochs: int, seed:
     torch.manual_seed(seed)
     rng = random.Random(seed)
     network = Network(num_chunks)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=0.01)
-    steps = epochs * math.ceil(len(data) / 256)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.1)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=4e-3, weight_decay=0.01)
+    steps = epochs * math.ceil(len(data) / BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps, pct_start=0.1)
     for epoch in range(epochs):
         total = 0.0
-        for batch in batches(data, 256, rng):
+        for batch in batches(data, BATCH, rng):
             letters, labels = tensors(batch)
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                logits = network(letters)
-            loss = functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), label_smoothing=0.02)
+            logits = network(letters)
+            loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.01)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -204,13 +204,15 @@ def report(held_out: list[Pair]) -> None:
 def main() -> None:
     """Aligns, trains, writes and reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--words", type=int, default=100_000, help="how many words of the lexicon to learn from")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     pairs = lexicon_pairs()
     random.Random(options.seed).shuffle(pairs)
+    pairs = pairs[: options.words]
     aligner = Aligner()
-    aligner.fit(pairs[:30000], rounds=5)
+    aligner.fit(pairs[:20000], rounds=4)
     aligned = [(word, target, aligner.align(word, target)) for word, target in pairs]
     counts = collections.Counter(chunk for _, _, row in aligned for chunk in row or ())
     chunks = [chunk for chunk, count in counts.most_common() if count >= MIN_CHUNK_COUNT]

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
@@ -21,6 +22,8 @@ from oscine.errors import InvalidRequest, UnknownVoice, VoiceExists
 from oscine.options import RequestOptions, check_request
 from oscine.stream import SpeechStream, collect
 from oscine.types import Capabilities, Family, FinishReason, PieceReport, Plan, Request, Samples, Timings, Voice
+
+BUNDLED_NAME = "oscine-default"
 
 __all__ = ["Model", "Result", "load"]
 
@@ -65,9 +68,10 @@ def load(
         if threads < 1:
             raise InvalidRequest(f"threads must be at least 1, got {threads}", param="threads")
         torch.set_num_threads(threads)
+    where = choose_device(device)
+    precision = choose_dtype(dtype, where)
     folder = resolve_source(source, revision=revision, offline=offline)
-    where = _device(device)
-    family = families.load_family(folder, device=where, dtype=_dtype(dtype, where))
+    family = families.load_family(folder, name=_name(source, folder), device=where, dtype=precision)
     return Model(family, engine or Engine(engine_options), VoiceStore(voices_dir), owns_engine=engine is None)
 
 
@@ -202,7 +206,14 @@ class Model:
         return known[voice]
 
 
-def _device(name: str) -> torch.device:
+def _name(source: str | os.PathLike[str] | None, folder: Path) -> str:
+    """What to call the model: the hub id it was asked for by, else its folder's name."""
+    if source is None:
+        return BUNDLED_NAME
+    return folder.name if Path(source).is_dir() else str(source)
+
+
+def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -214,7 +225,7 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     allowed: dict[str, Any] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

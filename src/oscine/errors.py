@@ -96,13 +96,13 @@ class CheckpointError(OscineError):
     code = "checkpoint_error"
 
 
-class ConfigMismatch(CheckpointError):
+class ConfigMismatch(CheckpointError, ValueError):
     """A configuration file holds a key or a value that does not fit."""
 
     code = "config_mismatch"
 
 
-class WeightMismatch(CheckpointError):
+class WeightMismatch(CheckpointError, ValueError):
     """Tensors are missing, left over, misshaped or of a wrong type."""
 
     code = "weight_mismatch"

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # numpy alone would double the time of `oscine --help`
+    import numpy as np
+    import numpy.typing as npt
 
-Samples = npt.NDArray[np.float32]
+Samples: TypeAlias = "npt.NDArray[np.float32]"
 """Mono float32 audio in [-1, 1], shape [sample]."""
 
 FinishReason = Literal["stop", "length", "loop", "silence", "cancelled"]

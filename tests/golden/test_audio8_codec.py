@@ -110,9 +110,7 @@ def sub_modules(codec: Codec, t: dict[str, Tensor]) -> dict[str, Tensor]:
         "down_odd": "quantizer.downsample.0",
         "up": "quantizer.upsample.0",
     }
-    out = {
-        name: codec.get_submodule(path)(t[f"in.{name}"]) for name, path in named.items() if f"in.{name}" in t
-    }
+    out = {name: codec.get_submodule(path)(t[f"in.{name}"]) for name, path in named.items() if f"in.{name}" in t}
     transformer = next(m for m in codec.encoder.modules() if isinstance(m, WindowTransformer))
     out["encoder_transformer"] = transformer(t["in.encoder_transformer"])
     out["window_transformer_pre"] = codec.quantizer.pre_module(t["in.window_transformer"])
@@ -139,12 +137,7 @@ def test_every_tensor(golden_root: Path) -> None:
         t, meta = load_file(path), metadata(path)
         codec = codec_for(path, t, meta)
         assert codec.config.frame_length == meta["frame_length"]
-        actual = (
-            encode_stages(codec, t)
-            | decode_stages(codec, t)
-            | sub_modules(codec, t)
-            | conv_half(codec, t, meta)
-        )
+        actual = encode_stages(codec, t) | decode_stages(codec, t) | sub_modules(codec, t) | conv_half(codec, t, meta)
         expected = {k.removeprefix("out."): v for k, v in t.items() if k.startswith("out.")}
         assert set(actual) == set(expected), f"{path.name}: tensors without a comparison"
         for name, tensor in expected.items():
@@ -173,7 +166,7 @@ def test_codec_part_of_end_to_end(golden_root: Path) -> None:
 
 
 def test_released_key_list(golden_root: Path) -> None:
-    """Every tensor of the released file, folded, is a parameter of the codec at full size, and none is missing."""
+    """The tensors of the released file, folded, are exactly the parameters of the codec at full size."""
     (path,) = fixtures(golden_root, "real_checkpoint_shapes.json")
     (entry,) = (v for k, v in json.loads(path.read_text()).items() if k.startswith("codec.pth"))
     assert len(entry["shapes"]) == entry["tensors"] == 535

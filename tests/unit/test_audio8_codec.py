@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -55,9 +56,7 @@ def make_codec() -> Codec:
     codec = Codec(CONFIG).eval()
     for name, parameter in codec.named_parameters():
         fan_in = max(1, parameter[0].numel()) if parameter.dim() > 1 else 1
-        noise = torch.randn(parameter.shape, generator=generator) * (
-            0.8 / fan_in**0.5 if parameter.dim() > 1 else 0.3
-        )
+        noise = torch.randn(parameter.shape, generator=generator) * (0.8 / fan_in**0.5 if parameter.dim() > 1 else 0.3)
         gain = name.endswith(("gamma", "alpha", "norm.weight"))
         parameter.data = noise * 0.1 + 1 if gain else noise
     return codec
@@ -78,7 +77,7 @@ def stream(codec: Codec, codes: torch.Tensor, sizes: list[int]) -> torch.Tensor:
 def test_any_chunking_equals_the_whole(cuts: set[int], seed: int) -> None:
     codec, codes = make_codec(), random_codes(seed=seed)
     edges = [0, *sorted(cuts), FRAMES]
-    sizes = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+    sizes = [b - a for a, b in itertools.pairwise(edges)]
     whole = codec.decode(codes)
     assert whole.abs().mean() > 0.01
     assert (stream(codec, codes, sizes) - whole).abs().max() <= 1e-5
@@ -214,15 +213,11 @@ def test_bad_configs_are_refused(values: dict[str, Any], words: str) -> None:
 
 
 def normed(module: nn.Module, old_names: bool) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """State of `module` under weight norm with magnitudes that are not the norms, and the weight it acts with."""
+    """State of `module` under weight norm, magnitudes off the norms, and the weight in effect."""
     nn.utils.parametrizations.weight_norm(module, dim=0)
     pair = module.parametrizations.weight
     pair.original0.data *= 1.5
-    names = (
-        ("weight_g", "weight_v")
-        if old_names
-        else tuple(f"parametrizations.weight.original{i}" for i in (0, 1))
-    )
+    names = ("weight_g", "weight_v") if old_names else tuple(f"parametrizations.weight.original{i}" for i in (0, 1))
     state = {
         f"x.{names[0]}": pair.original0.data,
         f"x.{names[1]}": pair.original1.data,

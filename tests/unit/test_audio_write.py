@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -121,3 +122,27 @@ def test_clipping_is_counted_and_said_once(tmp_path: Path, caplog: pytest.LogCap
             writer.write(np.array([0.5, 1.5, -2.0], np.float32))
     assert [record.getMessage().split(": ")[1] for record in caplog.records] == ["6 of 9 samples clipped"]
     assert np.abs(sf.read(tmp_path / "a.wav")[0]).max() <= 1
+
+
+def test_in_place_grows_under_its_name_and_is_removed_when_aborted(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    writer = AudioWriter(path, 24000, in_place=True)
+    writer.write(AUDIO)
+    assert path.stat().st_size == 44 + 2 * len(AUDIO)
+    writer.close()
+    assert sf.info(path).frames == len(AUDIO)
+    writer.abort()
+    assert path.exists(), "a completed file stays"
+    second = AudioWriter(path, 24000, in_place=True)
+    second.write(AUDIO)
+    second.abort()
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_open_file_is_written_as_a_stream_and_left_open() -> None:
+    buffer = io.BytesIO()
+    with AudioWriter(buffer, 24000) as writer:
+        writer.write(AUDIO)
+    data = buffer.getvalue()
+    assert data[4:8] == data[40:44] == b"\xff" * 4
+    assert len(data) == 44 + 2 * len(AUDIO)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from oscine.checkpoint.folder import bytes_of, describe_folder
+from oscine.checkpoint.folder import bytes_of, describe_folder, model_type_of
 from oscine.checkpoint.hub import cached_folder, is_complete, resolve_source
 from oscine.errors import CheckpointError, ConfigMismatch, MissingFile, UnknownModel, WeightMismatch
 
@@ -190,6 +190,7 @@ def write_folder(path: Path) -> Path:
 def test_describe_reads_headers_only(tmp_path: Path) -> None:
     info = describe_folder(write_folder(tmp_path / "m"))
     assert (info.model_type, info.licence) == ("arktts", "apache-2.0")
+    assert model_type_of(tmp_path / "m") == "arktts"
     assert info.ignored_code == ("modeling_arktts.py",)
     by_name = {file.name: file for file in info.weights}
     assert by_name["model.safetensors"].parameters == {"F32": 6, "F16": 4}
@@ -240,6 +241,9 @@ def test_damaged_configurations(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ConfigMismatch):
             describe_folder(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": 3}')
+    with pytest.raises(ConfigMismatch, match="no model_type"):
+        model_type_of(tmp_path)
     with pytest.raises(UnknownModel):
         describe_folder(tmp_path / "absent")
     (tmp_path / "model.safetensors.index.json").write_text("[]")

@@ -37,38 +37,60 @@ def format_of(path: str | os.PathLike[str], name: str | None = None) -> str:
 
 
 class AudioWriter:
-    """A file being written: `write` samples, then `close`, or `abort`; as a context, an exception aborts.
+    """Audio being written: `write` samples, then `close`, or `abort`; as a context, an exception aborts.
 
-    The bytes go to a temporary file beside the target, which replaces it on `close` and is removed on `abort`. What is
-    not a regular file (a pipe, a device) is written directly. Failures raise OutputError.
+    The bytes of a file go to a temporary one beside it, which replaces it on `close` and is removed on `abort`;
+    `in_place` writes under the final name, to be read while it grows, and removes that on `abort`. An open binary file
+    (closing it is the caller's), a pipe or a device is written as a stream, flushed with every call. Failures raise
+    OutputError, except BrokenPipeError: a reader that has gone.
     """
 
-    def __init__(self, path: str | os.PathLike[str], sample_rate: int, format: str | None = None) -> None:
-        self.path = Path(path)
+    def __init__(
+        self,
+        target: str | os.PathLike[str] | BinaryIO,
+        sample_rate: int,
+        format: str | None = None,
+        *,
+        in_place: bool = False,
+    ) -> None:
         self.num_samples = 0
         self.num_clipped = 0
-        self._target = Path(os.path.realpath(self.path))
-        if self._target.is_dir():
-            raise OutputError(f"cannot write {str(self.path)!r}: it is a folder")
-        direct = self._target.exists() and not self._target.is_file()
-        self._encoder = open_encoder(format_of(self.path, format), sample_rate, seekable=not direct)
+        self._path: Path | None = None  # what `close` completes and `abort` removes
+        self._final: Path | None = None
+        if isinstance(target, (str, os.PathLike)):
+            self.name = repr(str(target))
+            self._set_paths(Path(os.path.realpath(target)), in_place)
+            self._encoder = open_encoder(format_of(target, format), sample_rate, seekable=self._path is not None)
+            self._file = self._create(Path(target))
+        else:
+            self.name = getattr(target, "name", "the output")
+            self._encoder = open_encoder(format or "wav", sample_rate)
+            self._file = target
+        self._completed = False
+        self._owned = self._file is not target
         self.sample_rate = self._encoder.sample_rate
-        self._temporary = (
-            None if direct else self._target.with_name(f".{self._target.name[:100]}.{secrets.token_hex(4)}.part")
-        )
-        self._file = self._create()
+        self.format = self._encoder.format.name
 
-    def _create(self) -> BinaryIO:
+    def _set_paths(self, final: Path, in_place: bool) -> None:
+        if final.is_dir():
+            raise OutputError(f"cannot write {self.name}: it is a folder")
+        if final.exists() and not final.is_file():
+            return  # a pipe or a device: there is nothing to complete or remove
+        self._final = final
+        part = f".{final.name[:40]}.{secrets.token_hex(4)}.part"
+        self._path = final if in_place else final.with_name(part)
+
+    def _create(self, target: Path) -> BinaryIO:
         try:
-            if self._temporary is None:
-                return self._target.open("wb", buffering=0)
-            return self._temporary.open("xb")
+            if self._path is None:
+                return target.open("wb", buffering=0)
+            return self._path.open("wb" if self._path == self._final else "xb")
         except OSError as error:
             self._encoder.close()
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> OscineError:
-        return OutputError(f"cannot write {str(self.path)!r}: {error.strerror or error}")
+        return OutputError(f"cannot write {self.name}: {error.strerror or error}")
 
     def write(self, samples: Samples) -> None:
         """Appends samples [sample]; values outside [-1, 1] are limited and counted."""
@@ -81,6 +103,8 @@ class AudioWriter:
             view = memoryview(data)
             while view:  # an unbuffered file may take less than it is given
                 view = view[self._file.write(view) :]
+            if self._path is None or self._path == self._final:
+                self._file.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -90,37 +114,42 @@ class AudioWriter:
         """Completes the file under its name; on failure nothing of it is left."""
         try:
             self._put(self._encoder.finish())
-            if self._temporary is not None:
-                self._complete(self._temporary)
-            else:
-                self._file.close()
+            self._complete()
         except BaseException:
             self.abort()
             raise
         if self.num_clipped:
-            _log.warning("%s: %d of %d samples clipped", self.path, self.num_clipped, self.num_samples)
+            _log.warning("%s: %d of %d samples clipped", self.name, self.num_clipped, self.num_samples)
 
-    def _complete(self, temporary: Path) -> None:
+    def _complete(self) -> None:
         try:
-            for offset, piece in self._encoder.patches:
+            for offset, piece in self._encoder.patches if self._path else []:
                 self._file.seek(offset)
                 self._file.write(piece)
             self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            os.replace(temporary, self._target)
+            if self._path and self._final:
+                os.fsync(self._file.fileno())
+                self._file.close()
+                os.replace(self._path, self._final)
+                self._completed = True
+            elif self._owned:
+                self._file.close()
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise self._failure(error) from error
 
     def abort(self) -> None:
-        """Gives up: the temporary file is removed and the target stays as it was. Idempotent, never raises."""
+        """Gives up: what was written is removed and, unless in place, the target stays as it was. Idempotent."""
         self._encoder.close()
+        if not self._owned:
+            return
         try:
             self._file.close()
         except OSError as error:  # a full disk shows again when the buffer is flushed
-            _log.debug("closing %s: %s", self.path, error)
-        if self._temporary is not None:
-            self._temporary.unlink(missing_ok=True)
+            _log.debug("closing %s: %s", self.name, error)
+        if self._path is not None and not self._completed:
+            self._path.unlink(missing_ok=True)
 
     def __enter__(self) -> AudioWriter:
         return self

@@ -1,1 +1,46 @@
-"""."""
+"""`oscine bench`: speed and memory of one model, its last line one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of `oscine bench`."""
+    parser = argparse.ArgumentParser(
+        prog="oscine bench",
+        description="Measures a model: a release's dimensions with random weights, or a checkpoint. "
+        "The last line of standard output is one JSON object.",
+    )
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default=None,
+        help="audio8-0.6b, audio8-0.1b, or a checkpoint folder; default: bundled voice",
+    )
+    parser.add_argument(
+        "--random-weights", action="store_true", help="real dimensions, random weights (says nothing of quality)"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default auto)")
+    parser.add_argument("--threads", type=int, default=None, help="torch threads (default: torch's own choice)")
+    parser.add_argument("--batch", type=int, default=1, help="requests at once (default 1)")
+    parser.add_argument("--frames", type=int, default=64, help="frames a request makes (default 64)")
+    parser.add_argument("--repeats", type=int, default=5, help="measured rounds (default 5)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the benchmark and prints its report. Raises `InvalidRequest` for a model or size that is not there."""
+    args = build_parser().parse_args(argv)
+    from oscine.bench.run import run
+
+    report: dict[str, Any] = run(args)
+    for name, value in report.items():
+        print(f"{name:>24}: {value}", file=sys.stderr)
+    print(json.dumps(report))
+    return 0

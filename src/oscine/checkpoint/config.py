@@ -41,8 +41,11 @@ def bounded(
     )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object of a file. Raises MissingFile if absent, ConfigMismatch if it is not one valid object."""
+def read_json(path: Path, *, non_finite: bool = False) -> dict[str, Any]:
+    """The JSON object of a file; `non_finite` lets the bare words Infinity and NaN pass.
+
+    Raises MissingFile if absent, ConfigMismatch if it is not one valid object.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -50,7 +53,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigMismatch(f"{path} cannot be read: {error}") from error
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=None if non_finite else _refuse_constant)
     except ValueError as error:
         raise ConfigMismatch(f"{path} is not valid JSON: {error}") from error
     if not isinstance(value, dict):

@@ -73,6 +73,15 @@ def describe_folder(path: Path) -> FolderInfo:
     )
 
 
+def model_type_of(path: Path) -> str:
+    """The `model_type` of the checkpoint in `path`, which decides its family. Raises as `read_config`, and
+    ConfigMismatch if none is stated."""
+    model_type = read_config(path).get("model_type")
+    if not isinstance(model_type, str):
+        raise ConfigMismatch(f"{path}: config.json states no model_type, so no family can be chosen")
+    return model_type
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """The folder's config.json; for a folder with config.yaml only, `model_type` is the name of its model."""
     json_path, yaml_path = path / "config.json", path / "config.yaml"
@@ -81,10 +90,11 @@ def read_config(path: Path) -> dict[str, Any]:
             config = json.loads(json_path.read_text(encoding="utf-8"))
             if not isinstance(config, dict):
                 raise ConfigMismatch(f"{json_path}: expected an object, got {type(config).__name__}")
-            return config
+            # A flat AuK folder: the configuration of its encoder, with the parts of AuK added.
+            return {**config, "model_type": "auk"} if {"dit", "vae"} <= config.keys() else config
         if yaml_path.is_file():
             name = re.search(r"^model:\s*\n(?:\s+.*\n)*?\s+name:\s*(\S+)", yaml_path.read_text(encoding="utf-8"), re.M)
-            return {"model_type": name.group(1).lower() if name else "unknown"}
+            return {"model_type": name.group(1).strip("\"'").lower() if name else "unknown"}
     except ValueError as error:
         raise ConfigMismatch(f"{json_path} cannot be read: {error}") from error
     raise MissingFile(f"{path} holds no config.json; is it the folder of a checkpoint?")

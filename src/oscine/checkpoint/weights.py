@@ -31,7 +31,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Fold:
-    """Keys that end in `suffixes` and share what precedes become one tensor: `combine(*tensors)` under stem + `target`."""
+    """Keys that share a stem and end in `suffixes` become one tensor, `combine(*tensors)`, under stem + `target`."""
 
     suffixes: tuple[str, ...]
     target: str
@@ -50,18 +50,19 @@ class WeightRules:
     folds: tuple[Fold, ...] = ()
 
 
-def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """(key, tensor) pairs of a weight file on the CPU, one at a time; the suffix `.safetensors` tells the format.
+def read_tensors(path: Path, *, skip: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Tensor]]:
+    """(key, tensor) pairs of a weight file on the CPU, one at a time; the suffix tells the format.
 
-    Anything else is read as a torch pickle, with `weights_only=True`, so no code in it runs. Raises MissingFile, or
-    WeightMismatch for a file that cannot be read or holds anything but tensors.
+    Anything but `.safetensors` is read as a torch pickle, with `weights_only=True`, so no code in it runs. Raises
+    MissingFile, or WeightMismatch for a file that cannot be read or holds anything but tensors.
     """
     if not path.is_file():
         raise MissingFile(f"{path} is missing")
     if path.suffix == ".safetensors":
-        yield from _read_safetensors(path)
+        yield from _read_safetensors(path, skip or _nothing)
     else:
-        yield from _tensors_of(read_pickle(path), path)
+        kept = {key: value for key, value in read_pickle(path).items() if not (skip or _nothing)(key)}
+        yield from _tensors_of(kept, path)
 
 
 def read_pickle(path: Path) -> Mapping[str, Any]:
@@ -79,7 +80,7 @@ def read_pickle(path: Path) -> Mapping[str, Any]:
 
 
 def apply_rules(tensors: Tensors, rules: WeightRules) -> Iterator[tuple[str, Tensor]]:
-    """The pairs after the rules; the parts of a fold that stay incomplete come out last, unfolded, under their own keys."""
+    """The pairs after the rules; parts of a fold that stays incomplete come out last, under their own keys."""
     waiting: dict[tuple[int, str], dict[str, Tensor]] = {}
     for key, tensor in tensors:
         if key.endswith(rules.drop_suffixes):
@@ -140,11 +141,16 @@ def load_strict(
     _complain(source, {"not stored in any file": unfilled})
 
 
-def _read_safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+def _nothing(_: str) -> bool:
+    return False
+
+
+def _read_safetensors(path: Path, skip: Callable[[str], bool]) -> Iterator[tuple[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             for key in file.keys():  # noqa: SIM118 (a safe_open handle is not iterable)
-                yield key, file.get_tensor(key)
+                if not skip(key):
+                    yield key, file.get_tensor(key)
     except (SafetensorError, OSError) as error:
         raise WeightMismatch(f"{path} is not a readable safetensors file: {error}") from error
 

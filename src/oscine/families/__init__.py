@@ -1,6 +1,6 @@
 """Model families by the `model_type` of a checkpoint; each is imported only when a checkpoint asks for it.
 
-A family module has `load(folder, *, device, dtype) -> Family`.
+A family module has `load(folder, *, name, device, dtype) -> Family`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ REGISTRY: dict[str, str] = {
 class FamilyModule(Protocol):
     """What a family's module offers."""
 
-    def load(self, folder: Path, *, device: torch.device, dtype: torch.dtype) -> Family:
-        """Reads the checkpoint; raises a `CheckpointError`."""
+    def load(self, folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> Family:
+        """Reads the checkpoint, to be called `name`; raises a `CheckpointError`."""
 
 
-def load_family(folder: Path, *, device: torch.device, dtype: torch.dtype) -> Family:
+def load_family(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> Family:
     """The family of the checkpoint in `folder`, loaded. No code from the folder is run.
 
     Raises `MissingFile` without a config and `ConfigMismatch` for a `model_type` no family here has.
@@ -40,4 +40,4 @@ def load_family(folder: Path, *, device: torch.device, dtype: torch.dtype) -> Fa
         known = ", ".join(sorted(REGISTRY))
         raise ConfigMismatch(f"{folder}: model_type {model_type!r} is not supported; supported are {known}")
     module = cast(FamilyModule, import_module(REGISTRY[model_type]))
-    return module.load(folder, device=device, dtype=dtype)
+    return module.load(folder, name=name, device=device, dtype=dtype)

@@ -32,9 +32,7 @@ class KVCache:
     ) -> None:
         self.kv_heads = kv_heads
         self.head_dim = head_dim
-        self.layers = [
-            torch.zeros(0, 2 * kv_heads, 0, head_dim, dtype=dtype, device=device) for _ in range(num_layers)
-        ]
+        self.layers = [torch.zeros(0, 2 * kv_heads, 0, head_dim, dtype=dtype, device=device) for _ in range(num_layers)]
 
     @property
     def rows(self) -> int:

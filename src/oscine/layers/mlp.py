@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oscine.layers.exact import in_rows
+
 
 class SwiGLU(nn.Module):
     """`w2(silu(w1 x) * (w3 x))`, no biases; names as in the Audio8 checkpoint (AUDIO8 spec, 3.2)."""
@@ -17,4 +19,5 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., dim] → same shape."""
-        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+        out: Tensor = self.w2(in_rows(F.silu, self.w1(x)) * self.w3(x))
+        return out

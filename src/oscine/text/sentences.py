@@ -36,7 +36,7 @@ _END_BEFORE_CAPITAL = word_set(
     oz usw ibid
     """
 )
-_STARTERS = word_set(
+SENTENCE_STARTERS = word_set(
     """
     the a an he she it they we i you this that these those there then but and or so if when while after
     before in on at as for from to with by not no yes however what who where why how his her their our
@@ -97,11 +97,11 @@ def _full_stop_ends(sentence: str, stop: str, after: str) -> bool:
     if after[0].isdigit() and key in _BEFORE_NUMBER:
         return False
     if key in _END_BEFORE_CAPITAL:
-        return after[0].isupper() or not after[0].isalnum() or after.lower() in _STARTERS
+        return after[0].isupper() or not after[0].isalnum() or after.lower() in SENTENCE_STARTERS
     initial = len(last) == 1 and last.isupper() and last != "I"
     dotted = re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]{1,2}|[A-Z][a-z]\.[A-Z]", last) is not None
     if initial or dotted:
-        return after.lower() in _STARTERS or not after[0].isalnum()
+        return after.lower() in SENTENCE_STARTERS or not after[0].isalnum()
     return True
 
 

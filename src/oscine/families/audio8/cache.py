@@ -38,9 +38,7 @@ class SlowCache:
 
     def row_bytes(self, width: int) -> int:
         """Bytes that one row of `width` positions takes."""
-        recurrent = sum(
-            part.shape[0] * prod(part.shape[2:]) * part.element_size() for part in (self.conv, self.ssm)
-        )
+        recurrent = sum(part.shape[0] * prod(part.shape[2:]) * part.element_size() for part in (self.conv, self.ssm))
         return self.kv.row_bytes(width) + (recurrent if self.is_hybrid else 0)
 
     def ensure(self, rows: int, width: int) -> None:

@@ -3,8 +3,8 @@
     audio → encoder → quantizer.{downsample, pre_module, semantic_quantizer, quantizer} → codes
     codes → quantizer.{code_vectors, post_module, upsample} → decoder → audio
 
-Module names are the checkpoint's keys with weight norm folded (see `codec_weights`). No module holds a computed
-buffer, so a codec built on the meta device is complete once its parameters are assigned.
+Module names are the checkpoint's keys with weight norm folded (see `codec_weights`). No module holds a
+computed buffer, so a codec built on the meta device is complete once its parameters are assigned.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ class EncoderBlock(nn.Module):
         super().__init__()
         down = CausalConv(channels, 2 * channels, 2 * stride, stride=stride)
         units = (ResidualUnit(channels, d) for d in DILATIONS)
-        self.block = Chain(
-            *units, Snake(channels), down, *((transformer,) if transformer is not None else ())
-        )
+        self.block = Chain(*units, Snake(channels), down, *((transformer,) if transformer is not None else ()))
 
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, channel, time] → [batch, 2 channel, ceil(time / stride)]."""
-        return self.block(x, state)
+        y: Tensor = self.block(x, state)
+        return y
 
 
 class Encoder(nn.Module):
@@ -59,7 +58,8 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, 1, sample] → [batch, latent_dim, time]."""
-        return self.block(x, state)
+        y: Tensor = self.block(x, state)
+        return y
 
 
 class DecoderBlock(nn.Module):
@@ -72,7 +72,8 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, channel, time] → [batch, channel / 2, time * stride]."""
-        return self.block(x, state)
+        y: Tensor = self.block(x, state)
+        return y
 
 
 class Decoder(nn.Module):
@@ -120,18 +121,15 @@ class Codec(nn.Module):
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [batch, codebook, frame] → audio [batch, 1, frame * frame_length].
 
-        A row's frames count while every code is non-negative: the output is cut to the longest row, shorter rows end
-        in zeros. Codes beyond a codebook are clamped. All-absent codes give zero samples.
+        The frames of a row are its columns without a negative code: the output is cut to the longest row,
+        shorter rows end in zeros. Codes beyond a codebook are clamped. Nothing but absent codes: zero samples.
         """
         lengths = (codes >= 0).all(1).sum(-1)
         frames = int(lengths.max()) if len(lengths) else 0
         if frames == 0:
             return torch.zeros(len(codes), 1, 0, device=codes.device, dtype=next(self.parameters()).dtype)
         audio = self.synthesize(codes[..., :frames])
-        past_end = (
-            torch.arange(audio.shape[-1], device=audio.device)
-            >= (lengths * self.config.frame_length)[:, None]
-        )
+        past_end = torch.arange(audio.shape[-1], device=audio.device) >= (lengths * self.config.frame_length)[:, None]
         return audio.masked_fill(past_end[:, None], 0.0)
 
     def open_stream(self) -> StreamState:
@@ -140,15 +138,17 @@ class Codec(nn.Module):
 
     @torch.no_grad()
     def decode_chunk(self, codes: Tensor, state: StreamState) -> Tensor:
-        """The next frames of one stream: codes [1, codebook, frame >= 1] → audio [1, 1, frame * frame_length].
+        """The next frames of one stream: codes [1, codebook, frame >= 1] → audio [1, 1, sample].
 
-        Updates `state`. Any way of cutting equals `decode` of the whole within rounding; nothing is held back.
+        Yields frame * frame_length samples and updates `state`. Any way of cutting equals `decode` of the
+        whole within rounding; nothing is held back.
         """
         return self.synthesize(codes, state)
 
     def synthesize(self, codes: Tensor, state: StreamState | None = None) -> Tensor:
         """Audio of all frames given, every code clamped to its codebook, absent ones (-1) included."""
-        return self.decoder(self.quantizer.decode(codes, state), state)
+        audio: Tensor = self.decoder(self.quantizer.decode(codes, state), state)
+        return audio
 
 
 def _encoder_transformer(config: CodecConfig, dim: int, num_layers: int) -> WindowTransformer:

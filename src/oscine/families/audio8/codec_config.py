@@ -16,8 +16,7 @@ MAY_BE_ZERO = frozenset({"encoder_transformer_layers", "n_residual_codebooks", "
 class CodecConfig:
     """Dimensions of a codec; the defaults are the released one (AUDIO8 spec, section 2).
 
-    Rates and factors may have any length; `decoder_rates` must multiply to the same stride as `encoder_rates`.
-    Raises ConfigMismatch when values do not fit each other.
+    Rates and factors may have any length; `decoder_rates` must have the product of `encoder_rates`. Raises ConfigMismatch when values do not fit each other.
     """
 
     sample_rate: int = 44100
@@ -61,9 +60,7 @@ class CodecConfig:
             f"decoder_dim must be a multiple of {2 ** len(self.decoder_rates)}": bool(
                 self.decoder_dim % 2 ** len(self.decoder_rates)
             ),
-            "post_n_head must be a multiple of post_n_local_heads": bool(
-                self.post_n_head % self.post_n_local_heads
-            ),
+            "post_n_head must be a multiple of post_n_local_heads": bool(self.post_n_head % self.post_n_local_heads),
             "transformer_head_dim must be even": bool(self.transformer_head_dim % 2),
             "an encoder transformer's width must be a multiple of transformer_head_dim": any(
                 dim % self.transformer_head_dim for dim in heads
@@ -80,7 +77,8 @@ class CodecConfig:
         unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigMismatch(f"codec_config: unknown keys {unknown}; known are {sorted(known)}")
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        return cls(**fields)
 
     @property
     def num_codebooks(self) -> int:

@@ -1,7 +1,8 @@
 """Causal building blocks of the codec, each usable on a whole signal or chunk by chunk (AUDIO8 spec, 3.5).
 
-Every block takes `forward(x, state=None)`. Without a state the input is a whole signal with silence before it. With a
-`StreamState` it is the next piece of a stream: the block finds in the state what it must remember and replaces it.
+Every block takes `forward(x, state=None)`. Without a state the input is a whole signal with silence before
+it. With a `StreamState` it is the next piece of a stream: the block finds in the state what it must remember
+and replaces it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 class StreamState:
     """What a stream remembers: per causal block its last inputs, pending overlap, or last keys and values.
 
-    Its size does not grow once the attention windows are full. Belongs to one stream (batch 1 in the decoder).
+    Its size does not grow once the attention windows are full. It belongs to one stream.
     """
 
     def __init__(self) -> None:
@@ -63,14 +64,18 @@ class CausalConv(nn.Module):
         """
         ragged = -x.shape[-1] % self.stride
         if state is None:
-            return self.conv(F.pad(x, (self.num_history, ragged)))
+            return self._convolve(F.pad(x, (self.num_history, ragged)))
         if ragged:
             raise ValueError(f"a piece of {x.shape[-1]} steps is no multiple of the stride {self.stride}")
         held = state.tensors.get(self)
         history = x.new_zeros(*x.shape[:-1], self.num_history) if held is None else held[0]
         joined = torch.cat([history, x], dim=-1)
         state.store(self, joined[..., joined.shape[-1] - self.num_history :])
-        return self.conv(joined)
+        return self._convolve(joined)
+
+    def _convolve(self, x: Tensor) -> Tensor:
+        y: Tensor = self.conv(x)
+        return y
 
 
 class CausalConvTranspose(nn.Module):
@@ -86,7 +91,8 @@ class CausalConvTranspose(nn.Module):
         """x [batch, cin, time] → [batch, cout, time * stride]."""
         length = x.shape[-1] * self.stride
         if state is None:
-            return self.conv(x)[..., :length]
+            whole: Tensor = self.conv(x)[..., :length]
+            return whole
         raw = F.conv_transpose1d(x, self.conv.weight, None, stride=self.stride)
         held = state.tensors.get(self)
         if held is not None:
@@ -123,7 +129,8 @@ class ResidualUnit(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, channel, time] → same shape."""
-        return x + self.block(x, state)
+        y: Tensor = self.block(x, state)
+        return x + y
 
 
 class ConvNeXt(nn.Module):
@@ -139,6 +146,6 @@ class ConvNeXt(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, channel, time] → same shape."""
-        y = self.norm(self.dwconv(x, state).transpose(1, 2))
+        y: Tensor = self.norm(self.dwconv(x, state).transpose(1, 2))
         y = self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
         return x + y.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""From latents at encoder rate to codes and back: downsampling, vector quantisers, upsampling (AUDIO8 spec, 3.5)."""
+"""Latents at encoder rate ↔ codes: downsampling, vector quantisers, upsampling (AUDIO8 spec, 3.5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class VectorQuantizer(nn.Module):
         self.codebook = nn.Embedding(codebook_size, codebook_dim)
 
     def nearest(self, projected: Tensor) -> Tensor:
-        """Indices int64 [batch, frame] of the codebook rows closest to `projected` [batch, codebook_dim, frame]."""
+        """Indices int64 [batch, frame] of the rows closest to `projected` [batch, codebook_dim, frame]."""
         p = F.normalize(projected.transpose(1, 2), dim=-1, eps=1e-12)
         c = F.normalize(self.codebook.weight, dim=-1, eps=1e-12)
         distance = p.square().sum(-1, keepdim=True) - 2 * p @ c.T + c.square().sum(-1)
@@ -30,7 +30,8 @@ class VectorQuantizer(nn.Module):
     def decode(self, indices: Tensor) -> Tensor:
         """Indices [batch, frame], clamped to the codebook → vectors [batch, dim, frame]."""
         rows = self.codebook(indices.clamp(0, self.codebook.num_embeddings - 1))
-        return self.out_proj(rows.transpose(1, 2))
+        vectors: Tensor = self.out_proj(rows.transpose(1, 2))
+        return vectors
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x [batch, dim, frame] → (quantised vectors, same shape; indices [batch, frame])."""
@@ -43,9 +44,7 @@ class ResidualQuantizer(nn.Module):
 
     def __init__(self, dim: int, num_codebooks: int, codebook_size: int, codebook_dim: int) -> None:
         super().__init__()
-        self.quantizers = nn.ModuleList(
-            VectorQuantizer(dim, codebook_size, codebook_dim) for _ in range(num_codebooks)
-        )
+        self.quantizers = nn.ModuleList(VectorQuantizer(dim, codebook_size, codebook_dim) for _ in range(num_codebooks))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x [batch, dim, frame] → (sum of quantised vectors, codes [batch, codebook, frame])."""
@@ -54,14 +53,12 @@ class ResidualQuantizer(nn.Module):
             quantised, indices = quantizer(x - total)
             total = total + quantised
             codes.append(indices)
-        return total, torch.stack(codes, 1) if codes else x.new_zeros(
-            len(x), 0, x.shape[-1], dtype=torch.int64
-        )
+        return total, torch.stack(codes, 1) if codes else x.new_zeros(len(x), 0, x.shape[-1], dtype=torch.int64)
 
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [batch, codebook, frame] → sum of vectors [batch, dim, frame]."""
-        vectors = [q.decode(codes[:, i]) for i, q in enumerate(self.quantizers)]
-        return torch.stack(vectors).sum(0)
+        layers = (layer for layer in self.quantizers if isinstance(layer, VectorQuantizer))
+        return torch.stack([layer.decode(codes[:, i]) for i, layer in enumerate(layers)]).sum(0)
 
 
 class Quantizer(nn.Module):
@@ -70,9 +67,7 @@ class Quantizer(nn.Module):
     def __init__(self, config: CodecConfig) -> None:
         super().__init__()
         dim, head_dim, window = config.latent_dim, config.transformer_head_dim, config.quantizer_window
-        self.semantic_quantizer = ResidualQuantizer(
-            dim, 1, config.semantic_codebook_size, config.codebook_dim
-        )
+        self.semantic_quantizer = ResidualQuantizer(dim, 1, config.semantic_codebook_size, config.codebook_dim)
         self.quantizer = ResidualQuantizer(
             dim, config.n_residual_codebooks, config.residual_codebook_size, config.codebook_dim
         )
@@ -116,4 +111,5 @@ class Quantizer(nn.Module):
 
     def decode(self, codes: Tensor, state: StreamState | None = None) -> Tensor:
         """Codes [batch, codebook, frame] → latents at encoder rate [batch, latent_dim, time]."""
-        return self.upsample(self.post_module(self.code_vectors(codes), state), state)
+        latent: Tensor = self.upsample(self.post_module(self.code_vectors(codes), state), state)
+        return latent

@@ -49,7 +49,8 @@ class WindowAttention(nn.Module):
             v.transpose(1, 2),
         )
         y = self._whole(q, k, v) if state is None else self._piece(q, k, v, state)
-        return self.wo(y.transpose(1, 2).flatten(2))
+        out: Tensor = self.wo(y.transpose(1, 2).flatten(2))
+        return out
 
     def _whole(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         blocks = []
@@ -74,9 +75,7 @@ class WindowAttention(nn.Module):
         k, v = F.pad(k, (0, 0, 0, fill)), F.pad(v, (0, 0, 0, fill))
         return attend(q, k, v, self._visible(position, length, first, k.shape[2], q.device))
 
-    def _visible(
-        self, first_query: int, queries: int, first_key: int, keys: int, device: torch.device
-    ) -> Tensor:
+    def _visible(self, first_query: int, queries: int, first_key: int, keys: int, device: torch.device) -> Tensor:
         """Bool [queries, keys]; keys after the last query (padding included) are never visible."""
         i = torch.arange(first_query, first_query + queries, device=device)[:, None]
         j = torch.arange(first_key, first_key + keys, device=device)[None, :]
@@ -109,8 +108,9 @@ class WindowBlock(nn.Module):
 
     def forward(self, x: Tensor, table: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, time, dim] → same shape."""
-        h = x + self.attention_layer_scale(self.attention(self.attention_norm(x), table, state))
-        return h + self.ffn_layer_scale(self.feed_forward(self.ffn_norm(h)))
+        h: Tensor = x + self.attention_layer_scale(self.attention(self.attention_norm(x), table, state))
+        y: Tensor = self.ffn_layer_scale(self.feed_forward(self.ffn_norm(h)))
+        return h + y
 
 
 class WindowTransformer(nn.Module):
@@ -123,9 +123,7 @@ class WindowTransformer(nn.Module):
         self, dim: int, num_layers: int, *, heads: tuple[int, int], head_dim: int, hidden: int, window: int
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            WindowBlock(dim, heads, head_dim, hidden, window) for _ in range(num_layers)
-        )
+        self.layers = nn.ModuleList(WindowBlock(dim, heads, head_dim, hidden, window) for _ in range(num_layers))
         self.norm = RMSNorm(dim, NORM_EPS)
         self.head_dim = head_dim
 
@@ -140,4 +138,5 @@ class WindowTransformer(nn.Module):
             y = layer(y, table, state)
         if state is not None:
             state.positions[self] = start + length
-        return self.norm(y).transpose(1, 2)
+        out: Tensor = self.norm(y).transpose(1, 2)
+        return out

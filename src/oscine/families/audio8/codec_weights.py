@@ -49,9 +49,7 @@ def codec_state(raw: Mapping[str, Any]) -> dict[str, Tensor]:
     """
     state = raw.get("state_dict", raw)
     if not isinstance(state, Mapping):
-        raise WeightMismatch(
-            f"codec file: `state_dict` is a {type(state).__name__}, not a mapping of tensors"
-        )
+        raise WeightMismatch(f"codec file: `state_dict` is a {type(state).__name__}, not a mapping of tensors")
     if any(GENERATOR_PREFIX in key for key in state):
         state = {k.replace(GENERATOR_PREFIX, "", 1): v for k, v in state.items() if GENERATOR_PREFIX in k}
     kept = {key: value for key, value in state.items() if not key.endswith(DROPPED_SUFFIXES)}
@@ -70,9 +68,7 @@ def _partner(state: Mapping[str, Tensor], key: str, partner: str) -> Tensor:
 def _fold(g: Tensor, v: Tensor) -> Tensor:
     """`g * v / ||v||` in float32, cast to v's dtype; g [dim0, 1, ...], v [dim0, ...]."""
     if g.numel() != v.shape[0]:
-        raise WeightMismatch(
-            f"codec file: weight norm shapes {tuple(g.shape)} and {tuple(v.shape)} do not fit"
-        )
+        raise WeightMismatch(f"codec file: weight norm shapes {tuple(g.shape)} and {tuple(v.shape)} do not fit")
     wide = v.float()
     norm = torch.linalg.vector_norm(wide, dim=tuple(range(1, v.dim())), keepdim=True)
     return (wide * (g.float().reshape(norm.shape) / norm)).to(v.dtype)

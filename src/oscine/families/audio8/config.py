@@ -74,7 +74,8 @@ class HybridConfig:
 
     def check(self, source: str) -> None:
         """Raises ConfigMismatch when values do not fit each other."""
-        inner = self.mamba_n_heads * self.mamba_d_head
+        heads = self.mamba_n_heads
+        inner = heads * self.mamba_d_head
         require(
             [
                 (
@@ -82,8 +83,8 @@ class HybridConfig:
                     f"mamba_n_heads * mamba_d_head must equal mamba_d_ssm ({self.mamba_d_ssm}), got {inner}",
                 ),
                 (
-                    self.mamba_n_heads % self.mamba_n_groups != 0,
-                    f"mamba_n_heads ({self.mamba_n_heads}) must be a multiple of mamba_n_groups ({self.mamba_n_groups})",
+                    heads % self.mamba_n_groups != 0,
+                    f"mamba_n_heads must be a multiple of {self.mamba_n_groups} (mamba_n_groups), got {heads}",
                 ),
                 (len(self.mlp_multipliers) != 2, f"mlp_multipliers must hold 2 numbers: {self.mlp_multipliers}"),
                 (len(self.ssm_multipliers) != 5, f"ssm_multipliers must hold 5 numbers: {self.ssm_multipliers}"),
@@ -173,7 +174,7 @@ class LMConfig:
                 (self.fast_head_dim % 2 != 0, f"fast_head_dim must be even, got {self.fast_head_dim}"),
                 (
                     size != self.codebook_size,
-                    f"semantic_begin_id..semantic_end_id must span codebook_size ({self.codebook_size}) ids, got {size}",
+                    f"semantic_begin_id..semantic_end_id must span codebook_size={self.codebook_size} ids, got {size}",
                 ),
                 (
                     self.semantic_end_id >= self.vocab_size,

@@ -17,7 +17,7 @@ from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_interleaved
 
 Attend = Callable[[Tensor, Tensor], Tensor]
-"""(queries [row, time, head, head_dim], keys and values [row, time, 2 * kv_head, head_dim]) → [row, time, head * head_dim]."""
+"""(queries [row, time, head, head_dim], keys and values [row, time, 2 * kv_head, head_dim]) → [row, time, dim]."""
 
 LayerAttend = Callable[[int, Tensor, Tensor], Tensor]
 """`Attend` of the layer whose index comes first."""
@@ -36,10 +36,12 @@ def grouped_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | No
         stacked = q.reshape(rows, kv_heads, group, head_dim)
         out = F.scaled_dot_product_attention(stacked, keys, values, attn_mask=mask)
         return out.reshape(rows, 1, heads * head_dim)
-    stacked = q.unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4).reshape(rows, kv_heads, group * time, head_dim)
+    stacked = q.reshape(rows, time, kv_heads, group, head_dim).permute(0, 2, 3, 1, 4)
+    stacked = stacked.reshape(rows, kv_heads, group * time, head_dim)
     wide = None if mask is None else mask.unsqueeze(2).expand(-1, -1, group, -1, -1).flatten(2, 3)
     out = F.scaled_dot_product_attention(stacked, keys, values, attn_mask=wide)
-    return out.unflatten(2, (group, time)).permute(0, 3, 1, 2, 4).reshape(rows, time, heads * head_dim)
+    out = out.reshape(rows, kv_heads, group, time, head_dim).permute(0, 3, 1, 2, 4)
+    return out.reshape(rows, time, heads * head_dim)
 
 
 def additive_mask(visible: Tensor, dtype: torch.dtype) -> Tensor:
@@ -106,14 +108,15 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, table: Tensor, attend: Attend) -> Tensor:
         """x [row, time, dim], table of its positions → same shape as x."""
-        heads = self.wqkv(x).unflatten(-1, (-1, self.head_dim))
-        turned, v = heads.split([self.num_heads + self.num_kv_heads, self.num_kv_heads], dim=-2)
+        heads = torch.unflatten(self.wqkv(x), -1, (-1, self.head_dim))
+        turned, v = torch.split(heads, [self.num_heads + self.num_kv_heads, self.num_kv_heads], dim=-2)
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = turned.split([self.num_heads, self.num_kv_heads], dim=-2)
+            q, k = torch.split(turned, [self.num_heads, self.num_kv_heads], dim=-2)
             turned = torch.cat([self.q_norm(q), self.k_norm(k)], dim=-2)
         turned = rotate_interleaved(turned, table)
-        q, k = turned.split([self.num_heads, self.num_kv_heads], dim=-2)
-        return self.wo(attend(q, torch.cat([k, v], dim=-2)))
+        q, k = torch.split(turned, [self.num_heads, self.num_kv_heads], dim=-2)
+        out: Tensor = self.wo(attend(q, torch.cat([k, v], dim=-2)))
+        return out
 
 
 class Block(nn.Module):
@@ -129,4 +132,5 @@ class Block(nn.Module):
     def forward(self, x: Tensor, table: Tensor, attend: Attend) -> Tensor:
         """x [row, time, dim] → same shape."""
         x = x + self.attention(self.attention_norm(x), table, attend)
-        return x + self.feed_forward(self.ffn_norm(x))
+        out: Tensor = x + self.feed_forward(self.ffn_norm(x))
+        return out

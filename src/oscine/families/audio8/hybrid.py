@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.config import HybridConfig, LMConfig
 from oscine.families.audio8.dense import Attend
+from oscine.layers.exact import in_rows
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rotate_half_split
 
@@ -39,9 +40,7 @@ class Mixer(nn.Module):
         self.config = config
         inner, conv_dim, heads = config.mamba_d_ssm, config.conv_dim, config.mamba_n_heads
         self.in_proj = nn.Linear(dim, inner + conv_dim + heads, bias=False)
-        self.conv1d = nn.Conv1d(
-            conv_dim, conv_dim, config.mamba_d_conv, groups=conv_dim, bias=config.mamba_conv_bias
-        )
+        self.conv1d = nn.Conv1d(conv_dim, conv_dim, config.mamba_d_conv, groups=conv_dim, bias=config.mamba_conv_bias)
         self.dt_bias = nn.Parameter(torch.empty(heads))
         self.A_log = nn.Parameter(torch.empty(heads))
         self.D = nn.Parameter(torch.empty(heads))
@@ -55,12 +54,14 @@ class Mixer(nn.Module):
         config = self.config
         u = scaled(u, config.ssm_in_multiplier)
         projected = self._scale_sections(self.in_proj(u if keep is None else u * keep))
-        gate, columns, dt = projected.split([config.mamba_d_ssm, config.conv_dim, config.mamba_n_heads], dim=-1)
+        sizes = [config.mamba_d_ssm, config.conv_dim, config.mamba_n_heads]
+        gate, columns, dt = torch.split(projected, sizes, dim=-1)
         columns = self._convolve(columns, state.conv)
         if keep is not None:
             columns = columns * keep
         y = self._scan(columns, dt, state.ssm)
-        return self.out_proj(y.to(gate.dtype) * F.silu(gate))
+        out: Tensor = self.out_proj(y.to(gate.dtype) * in_rows(F.silu, gate))
+        return out
 
     def _scale_sections(self, projected: Tensor) -> Tensor:
         """The in-projection with `ssm_multipliers` on its sections gate, x, B, C, dt."""
@@ -68,7 +69,7 @@ class Mixer(nn.Module):
         if set(config.ssm_multipliers) == {1.0}:
             return projected
         inner, bc = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
-        sections = projected.split([inner, inner, bc, bc, config.mamba_n_heads], dim=-1)
+        sections = torch.split(projected, [inner, inner, bc, bc, config.mamba_n_heads], dim=-1)
         return torch.cat([s * m for s, m in zip(sections, config.ssm_multipliers, strict=True)], dim=-1)
 
     def _convolve(self, columns: Tensor, history: Tensor) -> Tensor:
@@ -79,20 +80,20 @@ class Mixer(nn.Module):
         taps = self.conv1d.weight[:, 0].t()  # [d_conv, conv_dim]
         out = padded[:, kept:] * taps[kept]
         for tap in range(kept):
-            out = torch.addcmul(out, padded[:, tap : tap + time], taps[tap])
-        return F.silu(out if self.conv1d.bias is None else out + self.conv1d.bias)
+            out = out + padded[:, tap : tap + time] * taps[tap]
+        return in_rows(F.silu, out if self.conv1d.bias is None else out + self.conv1d.bias)
 
     def _scan(self, columns: Tensor, dt: Tensor, state: Tensor) -> Tensor:
         """The state-space recurrence in float32 → [row, time, d_ssm]; `state` moves on in place."""
         config = self.config
         groups, size = config.mamba_n_groups, config.mamba_d_state
-        x, b, c = columns.float().split([config.mamba_d_ssm, groups * size, groups * size], dim=-1)
-        x = x.unflatten(-1, (config.mamba_n_heads, config.mamba_d_head))
+        x, b, c = torch.split(columns.float(), [config.mamba_d_ssm, groups * size, groups * size], dim=-1)
+        x = torch.unflatten(x, -1, (config.mamba_n_heads, config.mamba_d_head))
         b, c = (
-            part.unflatten(-1, (groups, size)).repeat_interleave(config.mamba_n_heads // groups, dim=2)
+            torch.unflatten(part, -1, (groups, size)).repeat_interleave(config.mamba_n_heads // groups, dim=2)
             for part in (b, c)
         )  # [row, time, head, d_state]
-        dt = F.softplus(dt.float() + self.dt_bias.float())  # [row, time, head]
+        dt = in_rows(F.softplus, dt.float() + self.dt_bias.float())  # [row, time, head]
         decay = dt * -torch.exp(self.A_log.float())
         if x.shape[1] == 1:
             y = scan_step(x[:, 0], b[:, 0], c[:, 0], dt[:, 0], decay[:, 0], state)[:, None]
@@ -107,7 +108,7 @@ def scan_step(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, state:
     x [row, head, head_dim], b and c [row, head, d_state], dt and decay [row, head], state [row, head, head_dim,
     d_state], updated in place.
     """
-    state.mul_(decay.exp()[..., None, None]).addcmul_((dt[..., None] * x)[..., None], b[..., None, :])
+    state.mul_(in_rows(torch.exp, decay)[..., None, None]).add_((dt[..., None] * x)[..., None] * b[..., None, :])
     return (state * c[..., None, :]).sum(-1)
 
 
@@ -118,7 +119,7 @@ def scan_chunks(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, stat
     exp(sum of decay over j+1..i); what came before the chunk it sees through the state.
     """
     outputs = []
-    for xs, bs, cs, dts, decays in zip(*(t.split(chunk, dim=1) for t in (x, b, c, dt, decay)), strict=True):
+    for xs, bs, cs, dts, decays in zip(*(torch.split(t, chunk, dim=1) for t in (x, b, c, dt, decay)), strict=True):
         total = decays.cumsum(dim=1).transpose(1, 2)  # [row, head, i]
         between = total[..., :, None] - total[..., None, :]
         later = torch.ones(between.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
@@ -150,9 +151,11 @@ class HybridAttention(nn.Module):
     def forward(self, x: Tensor, table: Tensor, attend: Attend) -> Tensor:
         """x [row, time, dim], table of its positions → same shape as x."""
         q, k, v = self.q_proj(x), scaled(self.k_proj(x), self.key_multiplier), self.v_proj(x)
-        turned = rotate_half_split(torch.cat([q, k], dim=-1).unflatten(-1, (-1, self.head_dim)), table)
-        q, k = turned.split([self.num_heads, self.num_kv_heads], dim=-2)
-        return self.o_proj(attend(q, torch.cat([k, v.unflatten(-1, (-1, self.head_dim))], dim=-2)))
+        turned = rotate_half_split(torch.unflatten(torch.cat([q, k], dim=-1), -1, (-1, self.head_dim)), table)
+        q, k = torch.split(turned, [self.num_heads, self.num_kv_heads], dim=-2)
+        kv = torch.cat([k, torch.unflatten(v, -1, (-1, self.head_dim))], dim=-2)
+        out: Tensor = self.o_proj(attend(q, kv))
+        return out
 
 
 class HybridMLP(nn.Module):
@@ -167,7 +170,7 @@ class HybridMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [row, time, dim] → same shape."""
-        gate = F.silu(scaled(self.gate_proj(x), self.gate_multiplier))
+        gate = in_rows(F.silu, scaled(self.gate_proj(x), self.gate_multiplier))
         return scaled(self.down_proj(self.up_proj(x) * gate), self.down_multiplier)
 
 
@@ -192,4 +195,5 @@ class HybridLayer(nn.Module):
         mixed = scaled(self.mamba(u, state, keep), hybrid.ssm_out_multiplier)
         attended = self.self_attn(scaled(u, hybrid.attention_in_multiplier), table, attend)
         x = x + (mixed + scaled(attended, hybrid.attention_out_multiplier))
-        return x + self.feed_forward(self.pre_ff_layernorm(x))
+        out: Tensor = x + self.feed_forward(self.pre_ff_layernorm(x))
+        return out

@@ -1,7 +1,7 @@
 """Guesses how a word outside the lexicon sounds, letter by letter, with a small convolution in numpy.
 
-The network (`training/g2p.py`) says for each letter, from the ten letters around it on each side, which zero to two sounds it
-emits. Weights are int8 with a scale per row. Stress is put right afterwards: one primary stress a word.
+The network (`training/g2p.py`) says for each letter, from the eight letters on each side of it, which zero to two
+sounds it emits. Weights are int8 with a scale per row. Stress is put right afterwards: one primary stress a word.
 """
 
 from __future__ import annotations

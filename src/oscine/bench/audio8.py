@@ -1,0 +1,209 @@
+"""The Audio8 workload: real dimensions, random weights or a checkpoint's, through the real engine."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from oscine.bench.measure import memory_bandwidth, summary, synchronize
+from oscine.engine.engine import Engine
+from oscine.families.audio8.codec import Codec
+from oscine.families.audio8.codec_config import CodecConfig
+from oscine.families.audio8.config import Audio8Config, GenerationDefaults, HybridConfig, LMConfig
+from oscine.families.audio8.family import Audio8Family
+from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.prompt import PromptIds
+from oscine.families.audio8.slots import Audio8Inputs
+from oscine.families.audio8.weights import load_codec, load_language_model
+from oscine.types import AudioChunk, Done, Event, Failed, Job
+
+PROMPT_TOKENS = 60
+"""Text tokens of the measured prompt: a sentence of about 150 characters with its frame."""
+
+CONFIGS: dict[str, LMConfig] = {
+    "audio8-0.6b": LMConfig(),
+    "audio8-0.1b": LMConfig(
+        vocab_size=69633,
+        dim=512,
+        n_head=8,
+        intermediate_size=768,
+        rope_base=1e11,
+        norm_eps=1e-5,
+        semantic_begin_id=65537,
+        semantic_end_id=69632,
+        eos_token_id=228,
+        fast_dim=512,
+        fast_n_head=8,
+        hybrid=HybridConfig(
+            mamba_d_ssm=768, mamba_n_heads=24, mamba_d_head=32, mamba_d_state=64, embedding_multiplier=0.10888671875
+        ),
+    ),
+}
+"""Dimensions of the releases (AUDIO8 spec, section 2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audio8Workload:
+    """One model to measure; `frames` a request, `batch` requests at once, `repeats` measured rounds."""
+
+    family: Audio8Family
+    model: DualAR
+    codec: Codec
+    batch: int
+    frames: int
+    repeats: int
+
+    def run(self) -> dict[str, Any]:
+        """Everything measured, by name; rates per second, times in seconds, memory in bytes."""
+        device = self.model.device
+        rounds = self._rounds()
+        audio_s = self.frames / self.family.capabilities.frame_rate
+        step_s = self._step_seconds()
+        bandwidth = memory_bandwidth(device)
+        decode = self._decode_seconds()
+        total = summary([r["total_s"] for r in rounds])
+        return {
+            "batch": self.batch,
+            "frames": self.frames,
+            "audio_s": audio_s,
+            "rtf": {name: value / (audio_s * self.batch) for name, value in total.items()},
+            "ttfa_s": summary([r["ttfa_s"] for r in rounds]),
+            "frames_per_s": self.batch * self.frames / total["p50"],
+            "lm_step_s": summary(step_s),
+            "lm_bytes_per_step": self._bytes_per_step(),
+            "memory_bandwidth": bandwidth,
+            "bandwidth_share": self._bytes_per_step() / summary(step_s)["p50"] / bandwidth,
+            "codec_streamed_rtf": decode["streamed"] / audio_s,
+            "codec_whole_rtf": decode["whole"] / audio_s,
+            "codec_streamed_to_whole": decode["streamed"] / decode["whole"],
+        }
+
+    def _rounds(self) -> list[dict[str, float]]:
+        """Requests through the engine; the first round warms up and is not counted."""
+        engine = Engine()
+        try:
+            return [self._round(engine, number) for number in range(self.repeats + 1)][1:]
+        finally:
+            engine.close()
+
+    def _round(self, engine: Engine, number: int) -> dict[str, float]:
+        events: queue.SimpleQueue[tuple[int, Event]] = queue.SimpleQueue()
+        jobs = [self._job(number * self.batch + row) for row in range(self.batch)]
+        start = time.perf_counter()
+        engine.submit(self.family, [(job, _tagged(events, row)) for row, job in enumerate(jobs)])
+        first: dict[int, float] = {}
+        ended = 0
+        while ended < self.batch:
+            row, event = events.get()
+            if isinstance(event, Failed):
+                raise event.error
+            if isinstance(event, AudioChunk):
+                first.setdefault(row, time.perf_counter() - start)
+            ended += isinstance(event, Done)
+        return {"total_s": time.perf_counter() - start, "ttfa_s": max(first.values())}
+
+    def _job(self, number: int) -> Job:
+        before = tuple(range(1, 9))
+        after = tuple((7 * i + number) % 200 + 1 for i in range(PROMPT_TOKENS))
+        inputs = Audio8Inputs(prompt=PromptIds(before=before, after=after), min_new_frames=self.frames + 1)
+        return Job(id=f"bench.{number}", inputs=inputs, seed=number, max_frames=self.frames, memory=0)
+
+    def _step_seconds(self) -> list[float]:
+        """Wall times of decode steps of the whole batch, codec left out."""
+        steps = self.family.step_model()
+        jobs = [self._job(number) for number in range(self.batch)]
+        for job in jobs:
+            steps.admit(job)
+            steps.step([job])
+        times = [_seconds(lambda: steps.step(jobs), self.model.device) for _ in range(self.frames)]
+        for job in jobs:
+            steps.release(job)
+        return times[1:]
+
+    def _bytes_per_step(self) -> int:
+        """Weights a decode step must read: the slow model once, the fast model at each position of the frame."""
+        config = self.model.config
+        fast = sum(_bytes(module) for module in (self.model.fast_layers, self.model.fast_norm, self.model.fast_output))
+        tables = (
+            "embeddings.weight",
+            "slow.embed_tokens.weight",
+            "codebook_embeddings.weight",
+            "fast_embeddings.weight",
+        )
+        slow = sum(
+            _tensor_bytes(value)
+            for name, value in self.model.named_parameters()
+            if name not in tables
+            and not name.startswith(("fast_layers", "fast_norm", "fast_output", "semantic_output"))
+        )
+        head = (config.codebook_size + 1) * config.dim * next(self.model.parameters()).element_size()
+        return slow + head + fast * (config.num_codebooks - 1)
+
+    def _decode_seconds(self) -> dict[str, float]:
+        """The best of `repeats` for decoding one request's frames, on the engine's grid and in one call."""
+        codes = torch.randint(0, 1000, (1, self.codec.config.num_codebooks, self.frames), device=self.model.device)
+
+        def streamed() -> None:
+            state, at, run = self.codec.open_stream(), 0, 0
+            sizes = self.family.chunk_sizes()
+            while at < self.frames:
+                size = sizes[min(run, len(sizes) - 1)]
+                self.codec.decode_chunk(codes[..., at : at + size], state)
+                at, run = at + size, run + 1
+
+        def whole() -> None:
+            self.codec.decode(codes)
+
+        with torch.inference_mode():
+            return {
+                work.__name__: min(_seconds(work, self.model.device) for _ in range(max(2, self.repeats // 2)))
+                for work in (streamed, whole)
+            }
+
+
+def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: int) -> Audio8Workload:
+    """A release's dimensions with random weights: right for speed, meaningless to hear."""
+    lm = CONFIGS[name]
+    codec_config = CodecConfig()
+    model, codec = _random(DualAR(lm), dtype, device), _random(Codec(codec_config), torch.float32, device)
+    config = Audio8Config(lm=lm, codec=codec_config, generation=GenerationDefaults())
+    return _workload(config, model, codec, name, **size)
+
+
+def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **size: int) -> Audio8Workload:
+    """A checkpoint's own weights."""
+    config = Audio8Config.from_folder(folder)
+    model = load_language_model(folder, config.lm, device=device, dtype=dtype)
+    return _workload(config, model, load_codec(folder, config.codec, device=device), folder.name, **size)
+
+
+def _workload(config: Audio8Config, model: DualAR, codec: Codec, name: str, **size: int) -> Audio8Workload:
+    family = Audio8Family(config, None, model, codec, name=name, licence="")
+    return Audio8Workload(family=family, model=model, codec=codec, **size)
+
+
+def _tagged(events: queue.SimpleQueue[tuple[int, Event]], row: int) -> Callable[[Event], None]:
+    return lambda event: events.put((row, event))
+
+
+def _seconds(work: Callable[[], Any], device: torch.device) -> float:
+    synchronize(device)
+    start = time.perf_counter()
+    work()
+    synchronize(device)
+    return time.perf_counter() - start
+
+
+def _bytes(module: nn.Module) -> int:
+    return sum(_tensor_bytes(value) for value in module.parameters())
+
+
+def _tensor_bytes(value: torch.Tensor) -> int:
+    return value.numel() * value.element_size()

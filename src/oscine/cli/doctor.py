@@ -1,0 +1,187 @@
+"""`oscine doctor`: what this machine has, what each known model needs, and whether it fits."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from oscine.cli.arguments import print_json
+from oscine.cli.releases import RELEASES, RUNTIME_BYTES, memory_needed
+from oscine.cli.units import human_bytes, human_count
+from oscine.errors import MissingFile
+
+_CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "bf16", "i8mm")
+_OPTIONAL = {"av": "aac, m4a, webm", "soxr": "server", "fastapi": "server"}
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command to the `oscine` parser."""
+    parser = commands.add_parser(
+        "doctor",
+        parents=[common],
+        help="show what this machine can run",
+        description="Show what this machine has and which models fit it. Loads no model and uses no network.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the report."""
+    machine = _machine()
+    report = {
+        "machine": machine,
+        "exactness": _exactness(),
+        "bundled": _bundled(machine["free_bytes"]),
+        "models": _models(machine["free_bytes"]),
+        "optional_packages": {name: importlib.util.find_spec(name) is not None for name in _OPTIONAL},
+    }
+    if args.json:
+        print_json(report)
+    else:
+        _print(report)
+    return 0
+
+
+def _machine() -> dict[str, Any]:
+    from importlib.metadata import version
+
+    import torch
+
+    import oscine
+
+    cuda = torch.cuda.is_available()
+    return {
+        "oscine": oscine.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": version("numpy"),
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "device_bytes": torch.cuda.mem_get_info()[0] if cuda else None,
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "cpu_features": cpu_features(Path("/proc/cpuinfo")),
+        "free_bytes": free_bytes(Path("/")),
+    }
+
+
+def cpu_features(cpuinfo: Path) -> list[str]:
+    """Which of the features that matter for speed the system lists; empty where it lists none."""
+    if not cpuinfo.is_file():
+        return []
+    for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.lower().startswith(("flags", "features")):
+            present = set(line.split(":", 1)[1].split())
+            return [flag for flag in _CPU_FLAGS if flag in present]
+    return []
+
+
+def free_bytes(root: Path) -> int | None:
+    """Memory a new process can have: what the kernel calls available, or less under a container's limit.
+
+    `root` is the root of the file system. None where neither can be told.
+    """
+    found = []
+    meminfo = root / "proc" / "meminfo"
+    if meminfo.is_file():
+        for line in meminfo.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+    group = root / "sys" / "fs" / "cgroup"
+    limit, used = group / "memory.max", group / "memory.current"
+    if limit.is_file() and used.is_file() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
+        found.append(max(int(text) - int(used.read_text(encoding="ascii")), 0))
+    return min(found) if found else None
+
+
+def _exactness() -> dict[str, Any]:
+    """The rule under which a request's audio does not depend on its neighbours, as this machine allows it."""
+    import torch
+
+    from oscine.layers.exact import check_exact
+
+    rule = check_exact("cuda" if torch.cuda.is_available() else "cpu", torch.float32)
+    return {
+        "holds": rule.holds,
+        "min_rows": rule.min_rows,
+        "max_rows": rule.max_rows,
+        "width_multiple": rule.width_multiple,
+        "reason": rule.reason,
+    }
+
+
+def _bundled(free: int | None) -> dict[str, Any] | None:
+    from oscine.checkpoint.folder import describe_folder
+    from oscine.checkpoint.hub import bundled_folder
+
+    try:
+        info = describe_folder(bundled_folder())
+    except MissingFile:
+        return None
+    uncounted = sum(file.size for file in info.weights if file.parameters is None)
+    needed = 4 * info.num_parameters + uncounted + RUNTIME_BYTES
+    return {
+        "name": "bundled voice",
+        "licence": info.licence,
+        "parameters": info.num_parameters,
+        "needed_bytes": {"float32": needed},
+        "fits": {"float32": _fits(needed, free)},
+        "cached": str(info.path),
+    }
+
+
+def _models(free: int | None) -> list[dict[str, Any]]:
+    from oscine.checkpoint.hub import cached_folder
+
+    models = []
+    for release in RELEASES:
+        needed = {"float32": memory_needed(release, 4), "bfloat16": memory_needed(release, 2)}
+        cached = next((folder for name in release.hub_ids if (folder := cached_folder(name))), None)
+        models.append(
+            {
+                "name": release.name,
+                "hub_ids": list(release.hub_ids),
+                "licence": release.licence,
+                "lm_parameters": release.lm_parameters,
+                "needed_bytes": needed,
+                "fits": {dtype: _fits(size, free) for dtype, size in needed.items()},
+                "cached": None if cached is None else str(cached),
+            }
+        )
+    return models
+
+
+def _fits(needed: int, free: int | None) -> bool | None:
+    return None if free is None else needed <= free
+
+
+def _print(report: dict[str, Any]) -> None:
+    machine, exact = report["machine"], report["exactness"]
+    print(f"oscine {machine['oscine']}, python {machine['python']}, torch {machine['torch']}, {machine['system']}")
+    print(f"device      {machine['device']}, {machine['cpus']} CPUs, {machine['threads']} threads")
+    print(f"cpu         {machine['cpu_capability']} ({' '.join(machine['cpu_features']) or 'features not listed'})")
+    free = machine["free_bytes"]
+    print(f"memory      {'unknown' if free is None else human_bytes(free) + ' free'}")
+    state = "holds" if exact["holds"] else f"slower rule ({exact['reason']})"
+    print(f"exactness   {state}: calls of {exact['min_rows']} to {exact['max_rows']} rows")
+    for name, purpose in _OPTIONAL.items():
+        if not report["optional_packages"][name]:
+            print(f"missing     {name} ({purpose}): pip install 'oscine[server]'")
+    if report["bundled"] is None:
+        print("\nbundled voice: not in this installation")
+    for model in [*filter(None, [report["bundled"]]), *report["models"]]:
+        print(f"\n{model['name']}: licence {model['licence']}")
+        for dtype, needed in model["needed_bytes"].items():
+            verdict = {True: "fits", False: "DOES NOT FIT", None: "unknown whether it fits"}[model["fits"][dtype]]
+            print(f"  {dtype:<9} needs {human_bytes(needed)}: {verdict}")
+        if "parameters" in model:
+            print(f"  {human_count(model['parameters'])} parameters")
+        print(
+            f"  {'in ' + model['cached'] if model['cached'] else 'not downloaded; load it as ' + model['hub_ids'][0]}"
+        )

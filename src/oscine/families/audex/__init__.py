@@ -1,0 +1,1 @@
+"""NVIDIA Nemotron-Labs-Audex: one language model over text and audio tokens, with its two codecs and its ears."""

@@ -1,0 +1,134 @@
+"""The dense language model of the 2B checkpoint (AUDEX spec, 3.1). Submodules are named as in the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from oscine.families.audex.config import DenseConfig
+from oscine.families.audex.lanes import Call, Decode, Lane, LaneKV, Prefill
+from oscine.layers.norm import RMSNorm
+from oscine.layers.rope import rope_table, rotate_half_split
+
+
+class SquaredReluMLP(nn.Module):
+    """`down(relu(up x)^2)`: two matrices, no gate, no bias."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.up_proj = nn.Linear(dim, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., dim] → same shape."""
+        return self.down_proj(self.up_proj(x).relu().square())
+
+
+class Attention(nn.Module):
+    """Causal attention with grouped heads; rotary when a table is given. No biases, no norm of q and k."""
+
+    def __init__(self, dim: int, heads: int, kv_heads: int, head_dim: int, index: int) -> None:
+        super().__init__()
+        self.q_proj = nn.Linear(dim, heads * head_dim, bias=False)
+        self.k_proj = nn.Linear(dim, kv_heads * head_dim, bias=False)
+        self.v_proj = nn.Linear(dim, kv_heads * head_dim, bias=False)
+        self.o_proj = nn.Linear(heads * head_dim, dim, bias=False)
+        self.head_dim = head_dim
+        self.index = index
+
+    def forward(self, x: Tensor, call: Call, rope: Tensor | None = None) -> Tensor:
+        """x [row, dim], rope table [row, head_dim / 2, 2] → same shape as x."""
+        shape = (-1, self.head_dim)
+        q, k, v = self.q_proj(x).unflatten(-1, shape), self.k_proj(x).unflatten(-1, shape), self.v_proj(x)
+        if rope is not None:
+            q, k = rotate_half_split(q, rope), rotate_half_split(k, rope)
+        return self.o_proj(call.attend(self.index, q, k, v.unflatten(-1, shape)).flatten(-2))
+
+
+class DenseLayer(nn.Module):
+    """One pre-norm transformer layer."""
+
+    def __init__(self, config: DenseConfig, index: int) -> None:
+        super().__init__()
+        dim = config.hidden_size
+        self.input_layernorm = RMSNorm(dim, config.norm_eps)
+        heads = (config.num_attention_heads, config.num_key_value_heads, config.head_dim)
+        self.self_attn = Attention(dim, *heads, index)
+        self.post_attention_layernorm = RMSNorm(dim, config.norm_eps)
+        self.mlp = SquaredReluMLP(dim, config.intermediate_size)
+
+    def forward(self, h: Tensor, call: Call, rope: Tensor) -> Tensor:
+        """h [row, dim], rope table [row, head_dim / 2, 2] → same shape as h."""
+        h = h + self.self_attn(self.input_layernorm(h), call, rope)
+        return h + self.mlp(self.post_attention_layernorm(h))
+
+
+class DenseStack(nn.Module):
+    """Embedding, layers and final norm, under the checkpoint's name `model`."""
+
+    def __init__(self, config: DenseConfig) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(DenseLayer(config, index) for index in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
+
+
+class DenseLM(nn.Module):
+    """Token ids or embeddings in, logits out; what a sequence remembers is in its `Lane`."""
+
+    def __init__(self, config: DenseConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = DenseStack(config)
+        if not config.tie_word_embeddings:
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def new_lane(self, capacity: int, limit: int | None = None) -> Lane:
+        """An empty lane with room for `capacity` positions to begin with, `limit` at most as far as is known."""
+        config, weight = self.config, self.model.embed_tokens.weight
+        kv = LaneKV(
+            config.num_hidden_layers,
+            config.num_key_value_heads,
+            config.head_dim,
+            capacity=capacity,
+            like=weight,
+            limit=limit,
+        )
+        return Lane(kv=kv)
+
+    def lane_bytes(self, length: int) -> int:
+        """Bytes that a lane of `length` positions takes."""
+        config = self.config
+        per_position = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+        return length * per_position * self.model.embed_tokens.weight.element_size()
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """ids int64 [...] → [..., dim]."""
+        return self.model.embed_tokens(ids)
+
+    def prefill(self, embeddings: Tensor, lane: Lane) -> Tensor:
+        """Takes embeddings [time, dim] into a fresh lane → normed hidden rows [time, dim]."""
+        return self._run(embeddings, Prefill(lane), torch.arange(len(embeddings), device=embeddings.device))
+
+    def decode(self, ids: Tensor, lanes: Sequence[Lane]) -> Tensor:
+        """Takes one token id a row into each lane → normed hidden rows; rows beyond the lanes are padding."""
+        lengths = [lane.length for lane in lanes] + [0] * (len(ids) - len(lanes))
+        return self._run(self.embed(ids), Decode(lanes), torch.tensor(lengths, device=ids.device))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Normed hidden rows [..., dim] → float32 logits [..., vocab]."""
+        head = self.model.embed_tokens if self.config.tie_word_embeddings else self.lm_head
+        return nn.functional.linear(hidden, head.weight).float()
+
+    def _run(self, h: Tensor, call: Call, positions: Tensor) -> Tensor:
+        taken = len(h) if isinstance(call, Prefill) else 1
+        for lane in call.lanes:
+            lane.kv.reserve(lane.length + taken)
+        rope = rope_table(positions, self.config.head_dim, self.config.rope_theta)
+        for layer in self.model.layers:
+            h = layer(h, call, rope)
+        for lane in call.lanes:
+            lane.kv.length += taken
+        return self.model.norm(h)

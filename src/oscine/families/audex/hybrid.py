@@ -1,0 +1,136 @@
+"""The hybrid language model of the 30B-A3B checkpoint (AUDEX spec, 3.2). Submodules are named as in the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from oscine.families.audex.config import HybridConfig
+from oscine.families.audex.dense import Attention, SquaredReluMLP
+from oscine.families.audex.lanes import Call, Decode, Lane, LaneKV, Prefill
+from oscine.families.audex.mamba import Mamba
+from oscine.families.audex.moe import MoE
+
+
+def wide_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """RMS over the last dim in float32, times `weight` in float32, THEN cast to x's dtype (unlike the dense model)."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
+
+
+class WideRMSNorm(nn.Module):
+    """Holds the weight of `wide_rms_norm`."""
+
+    def __init__(self, dim: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., dim] → same shape and dtype."""
+        return wide_rms_norm(x, self.weight, self.eps)
+
+
+class Block(nn.Module):
+    """One pre-norm block; its mixer is one of four kinds."""
+
+    def __init__(self, config: HybridConfig, kind: str, index: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.norm = WideRMSNorm(config.hidden_size, config.layer_norm_epsilon)
+        self.mixer = _mixer(config, kind, index)
+
+    def forward(self, h: Tensor, call: Call) -> Tensor:
+        """h [row, dim] → same shape."""
+        x = self.norm(h)
+        mixed: Tensor = self.mixer(x) if self.kind == "mlp" else self.mixer(x, call)
+        return h + mixed
+
+
+class HybridStack(nn.Module):
+    """Embedding, blocks and final norm, under the checkpoint's name `backbone`."""
+
+    def __init__(self, config: HybridConfig) -> None:
+        super().__init__()
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        ordinals = [config.blocks[:i].count(kind) for i, kind in enumerate(config.blocks)]
+        self.layers = nn.ModuleList(
+            Block(config, kind, index) for kind, index in zip(config.blocks, ordinals, strict=True)
+        )
+        self.norm_f = WideRMSNorm(config.hidden_size, config.layer_norm_epsilon)
+
+
+class HybridLM(nn.Module):
+    """Token ids or embeddings in, logits out; what a sequence remembers is in its `Lane`."""
+
+    def __init__(self, config: HybridConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = HybridStack(config)
+        if not config.tie_word_embeddings:
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def new_lane(self, capacity: int, limit: int | None = None) -> Lane:
+        """An empty lane with room for `capacity` positions to begin with, `limit` at most as far as is known."""
+        config, weight = self.config, self.backbone.embeddings.weight
+        kv = LaneKV(
+            config.blocks.count("attention"),
+            config.num_key_value_heads,
+            config.head_dim,
+            capacity=capacity,
+            like=weight,
+            limit=limit,
+        )
+        mixers = [cast(Mamba, block.mixer) for block in self._blocks() if block.kind == "mamba"]
+        return Lane(kv=kv, mamba=[mixer.new_state() for mixer in mixers])
+
+    def lane_bytes(self, length: int) -> int:
+        """Bytes that a lane of `length` positions takes, its states included."""
+        config, size = self.config, self.backbone.embeddings.weight.element_size()
+        keys = 2 * config.blocks.count("attention") * config.num_key_value_heads * config.head_dim * size
+        state = config.conv_size * config.conv_kernel * size + config.inner_size * config.ssm_state_size * 4
+        return length * keys + config.blocks.count("mamba") * state
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """ids int64 [...] → [..., dim]."""
+        return self.backbone.embeddings(ids)
+
+    def prefill(self, embeddings: Tensor, lane: Lane) -> Tensor:
+        """Takes embeddings [time, dim] into a fresh lane → normed hidden rows [time, dim]."""
+        return self._run(embeddings, Prefill(lane), len(embeddings))
+
+    def decode(self, ids: Tensor, lanes: Sequence[Lane]) -> Tensor:
+        """Takes one token id a row into each lane → normed hidden rows; rows beyond the lanes are padding."""
+        return self._run(self.embed(ids), Decode(lanes), 1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Normed hidden rows [..., dim] → float32 logits [..., vocab]."""
+        head = self.backbone.embeddings if self.config.tie_word_embeddings else self.lm_head
+        return nn.functional.linear(hidden, head.weight).float()
+
+    def _blocks(self) -> list[Block]:
+        return [cast(Block, block) for block in self.backbone.layers]
+
+    def _run(self, h: Tensor, call: Call, taken: int) -> Tensor:
+        for lane in call.lanes:
+            lane.kv.reserve(lane.length + taken)
+        for block in self.backbone.layers:
+            h = block(h, call)
+        for lane in call.lanes:
+            lane.kv.length += taken
+        return self.backbone.norm_f(h)
+
+
+def _mixer(config: HybridConfig, kind: str, index: int) -> nn.Module:
+    if kind == "mamba":
+        return Mamba(config, index)
+    if kind == "moe":
+        return MoE(config)
+    if kind == "attention":
+        return Attention(
+            config.hidden_size, config.num_attention_heads, config.num_key_value_heads, config.head_dim, index
+        )
+    return SquaredReluMLP(config.hidden_size, config.intermediate_size or 0)

@@ -1,0 +1,200 @@
+"""Reads an Audex checkpoint folder: language model, codecs, audio tower and tokenizer, each strictly (AUDEX spec, 1.1)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from oscine.checkpoint.config import read_json
+from oscine.checkpoint.weights import load_strict, read_tensors
+from oscine.errors import ConfigMismatch, MissingFile
+from oscine.families.audex import frontend
+from oscine.families.audex.audio_tower import AudioTower
+from oscine.families.audex.config import (
+    AudioConfig,
+    DenseConfig,
+    LMConfig,
+    SpeechDecoderConfig,
+    XCodecConfig,
+    parse_lm_config,
+)
+from oscine.families.audex.dense import DenseLM
+from oscine.families.audex.hybrid import HybridLM
+from oscine.families.audex.speech_decoder import SpeechDecoder
+from oscine.families.audex.tokens import TokenSpace
+from oscine.families.audex.tta import XCODEC1_NUM_CODEBOOKS
+from oscine.families.audex.weights import (
+    FULL_FOLDER,
+    LM_RULES,
+    XCODEC_RULES,
+    audio_keys,
+    lm_dtypes,
+    lm_keys,
+    read_shards,
+    shard_paths,
+    xcodec_tensors,
+)
+from oscine.families.audex.xcodec import XCodecDecoder
+
+logger = logging.getLogger(__name__)
+
+AUDIOGEN_FOLDER = "checkpoint_folder_audiogen"
+SPEECH_DECODER_FOLDER = "audex_causal_speech_decoder"
+XCODEC_FOLDER = "xcodec1"
+XCODEC_VARIABLE = "XCODEC1_PATH"
+"""Environment variable with the folder of XCodec1, which is a repository of its own."""
+
+LanguageModel = DenseLM | HybridLM
+
+PREPROCESSOR = {
+    "feature_size": frontend.NUM_MEL_BINS,
+    "sampling_rate": frontend.SAMPLE_RATE,
+    "hop_length": frontend.HOP_LENGTH,
+    "n_fft": frontend.FFT_SIZE,
+    "n_samples": frontend.CLIP_SAMPLES,
+    "padding_side": "right",
+    "padding_value": 0.0,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudexModel:
+    """All parts of one checkpoint; `tower` is None without the full folder, `xcodec` without an XCodec1 folder."""
+
+    lm: LanguageModel
+    tower: AudioTower | None
+    speech_decoder: SpeechDecoder
+    xcodec: XCodecDecoder | None
+    tokenizer: Tokenizer
+    tokens: TokenSpace
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether this is the 30B's kind of language model."""
+        return isinstance(self.lm, HybridLM)
+
+
+def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> AudexModel:
+    """The checkpoint in `root`, its codecs in float32. Raises a `CheckpointError` that names file and reason."""
+    folders = [root / name for name in (AUDIOGEN_FOLDER, FULL_FOLDER) if (root / name / "config.json").is_file()]
+    if not folders:
+        raise MissingFile(f"{root} has neither {AUDIOGEN_FOLDER} nor {FULL_FOLDER} with a config.json")
+    configs = {folder.name: _lenient_json(folder / "config.json") for folder in folders}
+    parsed = {name: parse_lm_config(values, source=f"{root / name}/config.json") for name, values in configs.items()}
+    kinds = {type(config) for config in parsed.values()}
+    if len(kinds) > 1:
+        raise ConfigMismatch(f"{root}: {AUDIOGEN_FOLDER} and {FULL_FOLDER} hold models of different sizes")
+    folder, config = folders[0], parsed[folders[0].name]
+    shards = {folder.name: shard_paths(folder) for folder in folders}
+    lm = load_lm(config, lm_keys(shards[folder.name], tied=config.tie_word_embeddings), device=device, dtype=dtype)
+    tokenizer_path = folder / "tokenizer.json"
+    if not tokenizer_path.is_file():
+        raise MissingFile(f"{tokenizer_path} is missing")
+    tokenizer = Tokenizer.from_file(str(tokenizer_path))
+    tokens = TokenSpace.of(tokenizer, source=str(tokenizer_path))
+    if tokens.largest >= config.vocab_size:
+        raise ConfigMismatch(f"{tokenizer_path}: token {tokens.largest} is beyond the {config.vocab_size} rows")
+    tower = None
+    if FULL_FOLDER in configs and _same_lm(shards, parsed):
+        tower = load_tower(root / FULL_FOLDER, configs[FULL_FOLDER], shards[FULL_FOLDER], config, device, dtype)
+    xcodec_folder = find_xcodec(root)
+    return AudexModel(
+        lm=lm,
+        tower=tower,
+        speech_decoder=load_speech_decoder(root / SPEECH_DECODER_FOLDER, device=device),
+        xcodec=load_xcodec(xcodec_folder, device=device) if xcodec_folder else None,
+        tokenizer=tokenizer,
+        tokens=tokens,
+    )
+
+
+def load_lm(config: LMConfig, shards: Mapping[str, Path], *, device: torch.device, dtype: torch.dtype) -> LanguageModel:
+    """The language model of `config` with the tensors listed."""
+    with torch.device("meta"):
+        lm = DenseLM(config) if isinstance(config, DenseConfig) else HybridLM(config)
+    source = str(next(iter(shards.values()), Path()).parent)
+    load_strict(lm, read_shards(shards), dtype=lm_dtypes(dtype), device=device, source=source, rules=LM_RULES)
+    return lm.eval()
+
+
+def load_tower(
+    folder: Path,
+    values: Mapping[str, Any],
+    shards: Mapping[str, Path],
+    config: LMConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> AudioTower:
+    """The audio tower of the full checkpoint, after its feature extractor was found to be the one built in here."""
+    audio = AudioConfig.from_dict(values, source=f"{folder}/config.json")
+    path = folder / str(values.get("audio_preprocessor_path", "audio_preprocessor")) / "preprocessor_config.json"
+    stated = _lenient_json(path)
+    wrong = [
+        f"{key} is {stated.get(key)!r}, not {value!r}"
+        for key, value in PREPROCESSOR.items()
+        if stated.get(key) != value
+    ]
+    if wrong:
+        raise ConfigMismatch(f"{path}: {'; '.join(wrong)}")
+    with torch.device("meta"):
+        tower = AudioTower(audio, config.hidden_size)
+    load_strict(tower, read_shards(audio_keys(shards)), dtype=dtype, device=device, source=str(folder))
+    return tower.eval()
+
+
+def load_speech_decoder(folder: Path, *, device: torch.device) -> SpeechDecoder:
+    """The speech decoder, float32."""
+    config = SpeechDecoderConfig.from_dict(read_json(folder / "config.json"), source=f"{folder}/config.json")
+    with torch.device("meta"):
+        decoder = SpeechDecoder(config)
+    path = folder / "model.safetensors"
+    load_strict(decoder, read_tensors(path), dtype=torch.float32, device=device, source=str(path))
+    return decoder.eval()
+
+
+def find_xcodec(root: Path) -> Path | None:
+    """The folder of XCodec1: inside the checkpoint, or named by XCODEC1_PATH; None when there is neither."""
+    inside, named = root / XCODEC_FOLDER, os.environ.get(XCODEC_VARIABLE)
+    if inside.is_dir():
+        return inside
+    if named:
+        return Path(named)
+    logger.warning(
+        "no XCodec1 in %s: sounds cannot be made; put hf-audio/xcodec-hubert-general-balanced there or set %s",
+        inside,
+        XCODEC_VARIABLE,
+    )
+    return None
+
+
+def load_xcodec(folder: Path, *, device: torch.device) -> XCodecDecoder:
+    """The decoding half of XCodec1, float32; the encoder and HuBERT in the file are passed over."""
+    config = XCodecConfig.from_dict(_lenient_json(folder / "config.json"), source=f"{folder}/config.json")
+    with torch.device("meta"):
+        decoder = XCodecDecoder(config)
+    path = folder / "model.safetensors"
+    tensors = xcodec_tensors(path, XCODEC1_NUM_CODEBOOKS)
+    load_strict(decoder, tensors, dtype=torch.float32, device=device, source=str(path), rules=XCODEC_RULES)
+    return decoder.eval()
+
+
+def _same_lm(shards: Mapping[str, Mapping[str, Path]], configs: Mapping[str, LMConfig]) -> bool:
+    """Whether the full folder's language model is the one loaded, so that the audio tower can share it."""
+    tied = configs[FULL_FOLDER].tie_word_embeddings
+    models = [lm_keys(listed, tied=tied) for listed in shards.values()]
+    same = all(model == models[0] for model in models)
+    if not same:
+        logger.warning("%s has a language model of its own: only speech and sound are offered", FULL_FOLDER)
+    return same
+
+
+def _lenient_json(path: Path) -> dict[str, Any]:
+    """A released file may hold the bare word Infinity (AUDEX spec, 1.1)."""
+    return read_json(path, non_finite=True)

@@ -1,0 +1,136 @@
+"""The Mamba-2 block of the hybrid language model (AUDEX spec, 3.2).
+
+The step size is not clamped. A prompt is scanned in chunks, a token by the plain recurrence; both are the same sum, so
+results do not depend on the chunk size beyond rounding.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from oscine.families.audex.config import HybridConfig
+from oscine.families.audex.lanes import Call, MambaState, Prefill
+
+
+def gated_group_norm(y: Tensor, gate: Tensor, weight: Tensor, group_size: int, eps: float) -> Tensor:
+    """`y * silu(gate)`, then RMS over groups of channels, in float32, cast to y's dtype BEFORE `weight`."""
+    gated = (y.float() * F.silu(gate.float())).unflatten(-1, (-1, group_size))
+    normed = gated * torch.rsqrt(gated.square().mean(-1, keepdim=True) + eps)
+    return normed.flatten(-2).to(y.dtype) * weight
+
+
+class GatedNorm(nn.Module):
+    """Holds the weight of `gated_group_norm`."""
+
+    def __init__(self, dim: int, group_size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.group_size = group_size
+        self.eps = eps
+
+    def forward(self, y: Tensor, gate: Tensor) -> Tensor:
+        """y, gate [..., dim] → same shape and dtype as y."""
+        return gated_group_norm(y, gate, self.weight, self.group_size, self.eps)
+
+
+class Mamba(nn.Module):
+    """Input product, short causal convolution, state recurrence, gate, output product."""
+
+    def __init__(self, config: HybridConfig, index: int) -> None:
+        super().__init__()
+        self.config = config
+        self.index = index
+        inner, heads = config.inner_size, config.mamba_num_heads
+        self.in_proj = nn.Linear(config.hidden_size, inner + config.conv_size + heads, bias=False)
+        self.conv1d = nn.Conv1d(
+            config.conv_size, config.conv_size, config.conv_kernel, groups=config.conv_size, bias=config.use_conv_bias
+        )
+        self.A_log = nn.Parameter(torch.zeros(heads))
+        self.D = nn.Parameter(torch.zeros(heads))
+        self.dt_bias = nn.Parameter(torch.zeros(heads))
+        self.norm = GatedNorm(inner, inner // config.n_groups, config.layer_norm_epsilon)
+        self.out_proj = nn.Linear(inner, config.hidden_size, bias=False)
+
+    def new_state(self) -> MambaState:
+        """The state before the first token: zeros."""
+        config, weight = self.config, self.in_proj.weight
+        return MambaState(
+            conv=weight.new_zeros(config.conv_size, config.conv_kernel),
+            ssm=torch.zeros(
+                config.mamba_num_heads,
+                config.mamba_head_dim,
+                config.ssm_state_size,
+                dtype=torch.float32,
+                device=weight.device,
+            ),
+        )
+
+    def forward(self, x: Tensor, call: Call) -> Tensor:
+        """x [row, dim] → same shape; the lanes' states move on."""
+        config = self.config
+        sizes = [config.inner_size, config.conv_size, config.mamba_num_heads]
+        gate, conv_in, dt = self.in_proj(x).split(sizes, dim=-1)
+        step = F.softplus(dt.float() + self.dt_bias.float())
+        if isinstance(call, Prefill):
+            y = self._scan(conv_in, step, call.lanes[0].mamba[self.index])
+        else:
+            y = torch.zeros_like(gate)
+            for row, lane in enumerate(call.lanes):
+                y[row] = self._step(conv_in[row], step[row], lane.mamba[self.index])
+        return self.out_proj(self.norm(y, gate))
+
+    def _split(self, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Conv outputs [..., conv_size] → x float32 [..., head, head_dim], B and C float32 [..., head, state]."""
+        config = self.config
+        heads, groups, states = config.mamba_num_heads, config.n_groups, config.ssm_state_size
+        x, b, c = mixed.float().split([config.inner_size, groups * states, groups * states], dim=-1)
+        b, c = (
+            part.unflatten(-1, (groups, states)).repeat_interleave(heads // groups, dim=-2).contiguous()
+            for part in (b, c)
+        )
+        return x.unflatten(-1, (heads, -1)), b, c
+
+    def _step(self, conv_in: Tensor, step: Tensor, state: MambaState) -> Tensor:
+        """One token of one lane: conv_in [conv_size], step [head] → y [inner] in conv_in's dtype."""
+        state.conv = torch.cat([state.conv[:, 1:], conv_in[:, None]], dim=1)
+        mixed = F.conv1d(state.conv[None], self.conv1d.weight, self.conv1d.bias, groups=len(state.conv))[0, :, 0]
+        x, b, c = self._split(F.silu(mixed))
+        decay = torch.exp(step * -torch.exp(self.A_log.float()))
+        state.ssm = decay[:, None, None] * state.ssm + (step[:, None] * x)[:, :, None] * b[:, None, :]
+        y = (state.ssm @ c[:, :, None])[:, :, 0] + self.D.float()[:, None] * x
+        return y.flatten().to(conv_in.dtype)
+
+    def _scan(self, conv_in: Tensor, step: Tensor, state: MambaState) -> Tensor:
+        """A prompt of one fresh lane: conv_in [time, conv_size], step [time, head] → y [time, inner]."""
+        kernel = self.config.conv_kernel
+        padded = F.pad(conv_in.T, (kernel, 0))  # one column more than the convolution needs: the state may be short
+        state.conv = padded[:, -kernel:].clone()
+        mixed = F.conv1d(padded[None, :, 1:], self.conv1d.weight, self.conv1d.bias, groups=len(padded))[0].T
+        x, b, c = (part.transpose(0, 1) for part in self._split(F.silu(mixed)))  # [head, time, ...]
+        rate = (step * -torch.exp(self.A_log.float())).T  # [head, time], the logarithm of each token's decay
+        driven = step.T[:, :, None] * x
+        pieces = []
+        for start in range(0, len(conv_in), self.config.chunk_size):
+            part = slice(start, start + self.config.chunk_size)
+            y, state.ssm = scan_chunk(rate[:, part], driven[:, part], b[:, part], c[:, part], state.ssm)
+            pieces.append(y)
+        y = torch.cat(pieces, dim=1) + self.D.float()[:, None, None] * x
+        return y.transpose(0, 1).flatten(1).to(conv_in.dtype)
+
+
+def scan_chunk(rate: Tensor, driven: Tensor, b: Tensor, c: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """(y [head, time, head_dim], new state) of `S_t = exp(rate_t) S_(t-1) + driven_t ⊗ b_t`, `y_t = S_t c_t`.
+
+    rate [head, time], driven [head, time, head_dim], b and c [head, time, state], state [head, head_dim, state].
+    """
+    total = rate.cumsum(-1)
+    between = (total[:, :, None] - total[:, None, :]).masked_fill(
+        torch.ones(rate.shape[1], rate.shape[1], dtype=torch.bool, device=rate.device).triu(1), float("-inf")
+    )
+    y = ((c @ b.transpose(1, 2)) * between.exp()) @ driven
+    y = y + total.exp()[:, :, None] * (c @ state.transpose(1, 2))
+    to_end = (total[:, -1:] - total).exp()[:, :, None]
+    new_state = total[:, -1].exp()[:, None, None] * state + (to_end * driven).transpose(1, 2) @ b
+    return y, new_state

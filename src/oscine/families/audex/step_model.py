@@ -1,0 +1,199 @@
+"""Steps Audex jobs: an audio clip or a prompt at a time, tokens of all jobs together.
+
+A guided job is one job with two lanes: both get the same token, drawn from their blend. A job's tokens do not depend
+on its neighbours: what is batched keeps to the measured shapes, the rest runs lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from oscine.errors import NonFiniteOutput
+from oscine.families.audex.guidance import blend
+from oscine.families.audex.jobs import Deferred, LMJob
+from oscine.families.audex.lanes import Lane
+from oscine.families.audex.loading import AudexModel
+from oscine.families.audex.sampling import draw
+from oscine.families.audex.tta import XCODEC1_NUM_CODEBOOKS, PhaseTable
+from oscine.layers.exact import ExactRule
+from oscine.seeds import derive_seed
+from oscine.types import Job, StepOut
+
+FIRST_ROOM = 256
+"""New tokens there is room for before a lane first grows."""
+MAX_JOBS = 64
+
+
+@dataclass(kw_only=True)
+class Slot:
+    """What one job keeps: its lanes (the conditional one first), the tokens drawn, and audio heard so far."""
+
+    job: LMJob
+    lanes: list[Lane]
+    generator: torch.Generator
+    stops: frozenset[int]
+    tokens: list[int] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+    """Codec ids of a sound's frame that is not whole yet."""
+    heard: list[Tensor] = field(default_factory=list)
+
+    @property
+    def clips_left(self) -> int:
+        """Audio clips that have not been through the tower."""
+        return (0 if self.job.mel is None else len(self.job.mel)) - len(self.heard)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Snapshot:
+    lanes: tuple[Any, ...]
+    tokens: tuple[int, ...]
+    codes: tuple[int, ...]
+
+
+class AudexStepModel:
+    """The `StepModel` of the family; `rule` says in which shapes a row's result is its own."""
+
+    def __init__(self, model: AudexModel, rule: ExactRule) -> None:
+        self._model = model
+        self._lm = model.lm
+        self._rule = rule
+        self._slots: dict[str, Slot] = {}
+        self._device = model.speech_decoder.module.fc_post_a.weight.device
+        self._phases = PhaseTable(
+            model.tokens.phases, model.tokens.audiogen_end, model.lm.config.vocab_size, self._device
+        )
+
+    @torch.inference_mode()
+    def admit(self, job: Job) -> None:
+        """Makes the job's lanes; a deferred job gets its prompt from the answer before it."""
+        wanted = job.inputs
+        if isinstance(wanted, Deferred):
+            wanted = wanted.make(cast(Job, job.after))
+        room = len(wanted.prompt_ids) + min(FIRST_ROOM, wanted.max_new_tokens)
+        self._slots[job.id] = Slot(
+            job=wanted,
+            lanes=[self._lm.new_lane(room, wanted.max_length) for _ in range(wanted.num_lanes)],
+            generator=torch.Generator().manual_seed(derive_seed(job.seed, job.attempt)),
+            stops=self._stops(wanted),
+        )
+
+    def batch_key(self, job: Job) -> Hashable:
+        """`listen` for a clip of audio, `prefill` for a prompt, `decode` for a token."""
+        slot = self._slots[job.id]
+        if slot.tokens:
+            return "decode"
+        return "listen" if slot.clips_left else "prefill"
+
+    def max_batch(self, key: Hashable) -> int:
+        """Clips and prompts go one at a time."""
+        return MAX_JOBS if key == "decode" else 1
+
+    @torch.inference_mode()
+    def step(self, jobs: Sequence[Job]) -> Sequence[StepOut]:
+        """One clip, one prompt and its first token, or one token of each job."""
+        key = self.batch_key(jobs[0])
+        slots = [self._slots[job.id] for job in jobs]
+        if key == "listen":
+            return [self._listen(slots[0])]
+        logits = self._prefill(slots[0]) if key == "prefill" else self._decode(slots)
+        outs, row = [], 0
+        for slot in slots:
+            outs.append(self._advance(slot, logits[row : row + len(slot.lanes)]))
+            row += len(slot.lanes)
+        return outs
+
+    def snapshot(self, job: Job) -> object:
+        """Keys stay in the lanes; only lengths, states and tokens are kept."""
+        slot = self._slots[job.id]
+        lanes = tuple(lane.snapshot() for lane in slot.lanes)
+        return _Snapshot(lanes=lanes, tokens=tuple(slot.tokens), codes=tuple(slot.codes))
+
+    def restore(self, job: Job, snapshot: object, seed: int) -> None:
+        """Back to where the snapshot was taken, with a fresh random stream."""
+        slot, point = self._slots[job.id], cast(_Snapshot, snapshot)
+        for lane, kept in zip(slot.lanes, point.lanes, strict=True):
+            lane.restore(kept)
+        slot.tokens, slot.codes = list(point.tokens), list(point.codes)
+        slot.generator = torch.Generator().manual_seed(seed)
+
+    def release(self, job: Job) -> None:
+        """Drops the job's lanes."""
+        self._slots.pop(job.id, None)
+
+    def _stops(self, job: LMJob) -> frozenset[int]:
+        tokens = self._model.tokens
+        ends = {"speech": (tokens.speechgen_end,), "sound": (tokens.audiogen_end,), "text": ()}
+        return frozenset((*tokens.eos, *ends[job.output]))
+
+    def _listen(self, slot: Slot) -> StepOut:
+        mel, tower = cast(Tensor, slot.job.mel), self._model.tower
+        assert tower is not None, "the family offers listening only with an audio tower"
+        clip = mel[len(slot.heard)][None].to(self._device)
+        slot.heard.append(tower(clip)[0])
+        return StepOut()
+
+    def _prefill(self, slot: Slot) -> Tensor:
+        """Takes in the job's prompts, each by itself → logits [lane, vocab] for the first token."""
+        prompts = [slot.job.prompt_ids, *([slot.job.null_ids] if slot.job.null_ids is not None else [])]
+        rows = []
+        for lane, ids in zip(slot.lanes, prompts, strict=True):
+            tensor = torch.tensor(list(ids), device=self._device)
+            embeddings = self._lm.embed(tensor)
+            if slot.heard:
+                embeddings = embeddings.masked_scatter(
+                    (tensor == self._model.tokens.sound)[:, None], torch.cat(slot.heard).to(embeddings.dtype)
+                )
+            rows.append(self._lm.logits(self._lm.prefill(embeddings, lane)[-1]))
+        slot.heard.clear()
+        return torch.stack(rows)
+
+    def _decode(self, slots: Sequence[Slot]) -> Tensor:
+        """Takes in every job's last token → logits [lane of all jobs, vocab] for the next."""
+        lanes = [lane for slot in slots for lane in slot.lanes]
+        ids = [slot.tokens[-1] for slot in slots for _ in slot.lanes]
+        parts, start = [], 0
+        for size in self._rule.call_sizes(len(lanes)):
+            taken = ids[start : start + size]
+            padding = [taken[-1]] * (self._rule.min_rows - len(taken))
+            tensor = torch.tensor(taken + padding, device=self._device)
+            hidden = self._lm.decode(tensor, lanes[start : start + size])
+            parts.append(self._lm.logits(hidden)[:size])
+            start += size
+        return torch.cat(parts)
+
+    def _advance(self, slot: Slot, logits: Tensor) -> StepOut:
+        """Draws the job's next token from logits [lane, vocab] and says what came of it."""
+        chosen = blend(logits[0], logits[1], slot.job.cfg_scale) if len(logits) == 2 else logits[0]
+        if not torch.isfinite(chosen.amax()):
+            return StepOut(
+                error=NonFiniteOutput("the language model's logits are NaN or infinite; try dtype='float32'")
+            )
+        if slot.job.output == "sound":
+            chosen = chosen[None].clone()
+            self._phases.mask(chosen, [0], [PhaseTable.row(len(slot.tokens), slot.job.codec_cap)])
+            chosen = chosen[0]
+        token = draw(chosen, slot.job.sampling, slot.generator)
+        slot.tokens.append(token)
+        stopped = token in slot.stops
+        frames = self._frames(slot, token, stopped)
+        if stopped:
+            return StepOut(frames=frames, finish="stop")
+        return StepOut(frames=frames, finish="length" if len(slot.tokens) >= slot.job.max_new_tokens else None)
+
+    def _frames(self, slot: Slot, token: int, stopped: bool) -> Sequence[Any]:
+        """Frames that the token completes. A text's stop token is one, so that even an empty answer is an answer."""
+        tokens = self._model.tokens
+        if slot.job.output == "text":
+            return [token]
+        if slot.job.output == "speech":
+            return tokens.speech.codes([token])
+        slot.codes += tokens.audio.codes([token])
+        if len(slot.codes) < XCODEC1_NUM_CODEBOOKS or stopped:
+            return []
+        frame, slot.codes = slot.codes, []
+        return [frame]

@@ -1,0 +1,374 @@
+"""Audio8 TTS as the engine sees it: requests become jobs, frames become samples."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from oscine.audio.resample import resample, resampled_length
+from oscine.checkpoint.folder import describe_folder
+from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
+from oscine.families.audio8.codec import Codec
+from oscine.families.audio8.config import Audio8Config
+from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.prompt import PromptBuilder, PromptIds, normalize_text
+from oscine.families.audio8.rows import Sampling
+from oscine.families.audio8.slots import Audio8Inputs
+from oscine.families.audio8.steps import Audio8StepModel
+from oscine.families.audio8.weights import load_codec, load_language_model
+from oscine.options import supported_options
+from oscine.seeds import derive_seed, fresh_seed
+from oscine.text.budget import max_seconds
+from oscine.text.clean import clean_text, speakable
+from oscine.text.frontend import TextFrontend, get_frontend
+from oscine.text.split import plan_pieces
+from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, Voice
+
+NAME = "audio8"
+
+Codes = npt.NDArray[np.int64]
+"""[codebook, frame]"""
+
+PIECE_WEIGHT = 150
+"""Longest piece in `speech_weight` units: the publishers advise at most 150 characters (AUDIO8 spec, 5)."""
+
+CHUNK_SIZES = (2, 4, 8, 16)
+"""Frames of a job's decoder calls: the first audio leaves after two frames, later runs are long enough to be fast."""
+
+SUSPECT_S, FAIL_S, MAX_PERIOD_S, HOLD_S = 0.6, 2.5, 2.0, 3.6
+"""The guard: from when a run is suspicious and failed, the longest loop, the longest budget that is held whole."""
+
+MIN_NEW_FRAMES = 1
+"""The model may not end before its first frame, as in the publishers' latest runtime (AUDIO8 spec, 6)."""
+
+
+def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> Audio8Family:
+    """The checkpoint in `folder`: the language model in `dtype`, the codec in float32. Raises a `CheckpointError`."""
+    config = Audio8Config.from_folder(folder)
+    prompts = PromptBuilder.from_folder(folder, config.lm)
+    codec = load_codec(folder, config.codec, device=device)
+    model = load_language_model(folder, config.lm, device=device, dtype=dtype)
+    licence = describe_folder(folder).licence
+    return Audio8Family(config, prompts, model, codec, name=name, licence=licence)
+
+
+class Audio8Family:
+    """One loaded Audio8 checkpoint."""
+
+    def __init__(
+        self, config: Audio8Config, prompts: PromptBuilder, model: DualAR, codec: Codec, *, name: str, licence: str
+    ) -> None:
+        self._config, self._prompts, self._codec = config, prompts, codec
+        self._device = model.device
+        self._frontend: TextFrontend = get_frontend(config.text_frontend)
+        self._codec_id = _fingerprint(codec)
+        self._stream_bytes = _stream_bytes(codec, model.device)
+        self._steps = Audio8StepModel(model, codec if config.voice_cloning else None)
+        rate = config.codec.frame_rate
+        self.default_guard: Guard | None = Guard(
+            suspect_frames=round(SUSPECT_S * rate),
+            fail_frames=round(FAIL_S * rate),
+            max_period=round(MAX_PERIOD_S * rate),
+            hold_frames=round(HOLD_S * rate),
+        )
+        self.capabilities = _capabilities(config, name, licence)
+
+    def step_model(self) -> Audio8StepModel:
+        """The one step model of this checkpoint."""
+        return self._steps
+
+    def open_decoder(self, job: Job) -> Audio8Decoder:
+        """A stateful decoder for the job's frames."""
+        return Audio8Decoder(self._codec, self._device)
+
+    def chunk_sizes(self) -> tuple[int, ...]:
+        """Frames of a job's decoder calls."""
+        return CHUNK_SIZES
+
+    def voices(self) -> Sequence[Voice]:
+        """The voices the checkpoint was trained with, by speaker tag; the first one is the default."""
+        return [
+            Voice(name=name, family=NAME, codec=self._codec_id, speaker=number)
+            for name, number in self._config.speakers.items()
+        ]
+
+    def accepts(self, voice: Voice) -> bool:
+        """Whether the voice's codes are of this codec."""
+        return voice.family == NAME and voice.codec == self._codec_id
+
+    def encode_voice(self, name: str, audio: AudioInput, transcript: str) -> Voice:
+        """Codes of the reference with its transcript. Device work. Raises `UnsupportedFeature` or `InvalidRequest`."""
+        if not self._config.voice_cloning:
+            raise UnsupportedFeature(f"{self.capabilities.model} cannot clone voices", param="ref_audio")
+        text = _as_field(transcript, "ref_text")
+        self._check_reference(self._frames_of(audio), self._prompts.reference("a", self._symbols(text)))
+        codes = self._steps.encode_reference(self._at_codec_rate(audio)).numpy()
+        return Voice(name=name, family=NAME, codec=self._codec_id, codes=codes, transcript=text)
+
+    def prepare(self, request: Request, request_id: str) -> Plan:
+        """Jobs for the pieces of the text, all with one voice. Raises an `InvalidRequest`."""
+        pieces = self._pieces(request)
+        reference = self._reference(request)
+        seed = fresh_seed() if request.seed is None else request.seed
+        carried = reference.is_empty and self._config.voice_cloning and len(pieces) > 1
+        jobs: list[Job] = []
+        for number, piece in enumerate(pieces):
+            first = jobs[0] if jobs and carried else None
+            prompt, num_frames = self._prompt(piece, reference, first, pieces[0].symbols)
+            limit = self._config.lm.max_seq_len // 3 if carried and first is None else None
+            jobs.append(
+                Job(
+                    id=f"{request_id}.{number}",
+                    inputs=Audio8Inputs(
+                        prompt=prompt,
+                        reference=reference.codes if reference.codes is not None else reference.audio,
+                        sampling=self._sampling(request),
+                        min_new_frames=MIN_NEW_FRAMES if request.min_new_frames is None else request.min_new_frames,
+                    ),
+                    seed=derive_seed(seed, number),
+                    max_frames=self._budget(piece, request, prompt.num_columns(num_frames), limit),
+                    memory=self._memory(prompt.num_columns(num_frames)),
+                    text=piece.text,
+                    after=first,
+                    guard=self._guard(request),
+                )
+            )
+        return Plan(
+            jobs=tuple(jobs),
+            seed=seed,
+            spoken_text=tuple(piece.spoken for piece in pieces),
+            input_tokens=sum(job.inputs.prompt.num_columns() for job in jobs),
+        )
+
+    # Text
+
+    def _pieces(self, request: Request) -> list[_Piece]:
+        """The text cleaned, cut, normalised and turned into what the model reads."""
+        if not request.text.strip():
+            raise InvalidRequest("the text is empty; give at least one word to speak", param="text")
+        tagged = normalize_text(request.text)  # refuses control tokens before markup is looked at
+        normalize = request.normalize is not False
+        cleaned = clean_text(request.text) if normalize else tagged
+        if not speakable(cleaned):
+            raise InvalidRequest(
+                f"nothing in the text can be spoken: {request.text[:60]!r}; give at least one letter or digit",
+                param="text",
+            )
+        pieces = []
+        for text in plan_pieces(cleaned, PIECE_WEIGHT):
+            spoken = self._frontend.normalize(text) if normalize else text
+            pieces.append(_Piece(text=text, spoken=spoken, symbols=self._symbols(spoken)))
+        return pieces
+
+    def _symbols(self, text: str) -> str:
+        return normalize_text(self._frontend.to_symbols(text))
+
+    # Voice
+
+    def _reference(self, request: Request) -> _Reference:
+        """The one voice of the request, checked."""
+        given = [
+            name
+            for name, value in (
+                ("voice", request.voice),
+                ("ref_audio", request.ref_audio),
+                ("ref_codes", request.ref_codes),
+            )
+            if value is not None
+        ]
+        if len(given) > 1:
+            raise InvalidRequest(f"give one of {' and '.join(given)}, not both", param=given[1])
+        if request.ref_text is not None and not {"ref_audio", "ref_codes"} & set(given):
+            raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
+        if isinstance(request.voice, Voice):
+            return self._of_voice(request.voice)
+        if not given:
+            default = next(iter(self.voices()), None)
+            return self._of_voice(default) if default else _Reference()
+        if request.ref_text is None:
+            raise InvalidRequest(
+                "voice cloning needs the exact transcript of the reference; give it as ref_text", param="ref_text"
+            )
+        audio = None if request.ref_audio is None else self._at_codec_rate(request.ref_audio)
+        transcript = self._symbols(_as_field(request.ref_text, "ref_text"))
+        frames = self._frames_of(audio) if audio is not None else np.shape(request.ref_codes)[-1]
+        self._check_reference(frames, self._prompts.reference("a", transcript))
+        return _Reference(audio=audio, codes=request.ref_codes, transcript=transcript, num_frames=frames)
+
+    def _of_voice(self, voice: Voice) -> _Reference:
+        if not self.accepts(voice):
+            raise InvalidRequest(
+                f"voice {voice.name!r} belongs to another model ({voice.family}, codec {voice.codec or 'unknown'});"
+                f" this is {NAME}, codec {self._codec_id}",
+                param="voice",
+            )
+        if voice.codes is None:
+            return _Reference(speaker=voice.speaker)
+        if not self._config.voice_cloning:
+            raise UnsupportedFeature(f"{self.capabilities.model} cannot clone voices", param="voice")
+        transcript = self._symbols(voice.transcript or "")
+        return _Reference(codes=voice.codes, transcript=transcript, num_frames=voice.codes.shape[1])
+
+    def _check_reference(self, num_frames: int, prompt: PromptIds) -> None:
+        """Raises InputTooLong unless a reference leaves at least a quarter of the context to speak in."""
+        limit = self._config.lm.max_seq_len * 3 // 4
+        if prompt.num_columns(num_frames) > limit:
+            raise InputTooLong(
+                f"the reference with its transcript takes {prompt.num_columns(num_frames)} of the model's"
+                f" {self._config.lm.max_seq_len} positions, at most {limit} may be used; cut it to 5 to 15 s",
+                param="ref_audio",
+            )
+
+    def _frames_of(self, audio: AudioInput) -> int:
+        codec = self._config.codec
+        return -(-resampled_length(len(audio.samples), audio.sample_rate, codec.sample_rate) // codec.frame_length)
+
+    def _at_codec_rate(self, audio: AudioInput) -> AudioInput:
+        rate = self._config.codec.sample_rate
+        return AudioInput(samples=resample(audio.samples, audio.sample_rate, rate), sample_rate=rate)
+
+    # Jobs
+
+    def _prompt(
+        self, piece: _Piece, reference: _Reference, first: Job | None, first_symbols: str
+    ) -> tuple[PromptIds, int]:
+        """A piece's prompt and the most reference frames it may hold."""
+        if first is not None:
+            return self._prompts.reference(piece.symbols, first_symbols), first.max_frames
+        if reference.transcript is not None:
+            return self._prompts.reference(piece.symbols, reference.transcript), reference.num_frames
+        tag = "" if reference.speaker is None else f"<|speaker:{reference.speaker}|>"
+        return self._prompts.text_only(tag + piece.symbols), 0
+
+    def _sampling(self, request: Request) -> Sampling:
+        defaults = self._config.generation
+        temperature = defaults.temperature if request.temperature is None else request.temperature
+        return Sampling(
+            do_sample=temperature > 0 and (defaults.do_sample or request.temperature is not None),
+            temperature=temperature,
+            top_k=defaults.top_k if request.top_k is None else request.top_k,
+            top_p=defaults.top_p if request.top_p is None else request.top_p,
+        )
+
+    def _budget(self, piece: _Piece, request: Request, columns: int, limit: int | None) -> int:
+        """Frames the piece may take: the caller's limit or one computed from the text, within the context."""
+        room = self._config.lm.max_seq_len - columns
+        if room < 1:
+            raise InputTooLong(
+                f"text and reference take {columns} positions, the model has {self._config.lm.max_seq_len};"
+                " shorten the reference",
+                param="text",
+            )
+        wanted = request.max_new_tokens
+        if wanted is None:
+            wanted = round(max_seconds(piece.spoken) * self._config.codec.frame_rate)
+        return min(wanted, room, limit or room)
+
+    def _guard(self, request: Request) -> Guard | None:
+        """A budget the caller set is theirs to run into; one computed from the text means a runaway."""
+        if self.default_guard is None:
+            return None
+        return replace(self.default_guard, retry_length=request.max_new_tokens is None)
+
+    def _memory(self, columns: int) -> int:
+        return self._steps.jobs_memory(columns, self._config.lm.max_seq_len, self._stream_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Piece:
+    """A piece as written, as spoken, and as the model reads it."""
+
+    text: str
+    spoken: str
+    symbols: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reference:
+    """Whose voice: a speaker tag, codes or audio with a transcript, or nobody's (all None)."""
+
+    speaker: int | None = None
+    codes: Codes | None = None
+    audio: AudioInput | None = None
+    transcript: str | None = None
+    num_frames: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the model is free to choose a voice."""
+        return self.speaker is None and self.transcript is None
+
+
+class Audio8Decoder:
+    """Frames of codes → samples, with the codec's state of one stream; the codec looks nowhere ahead."""
+
+    def __init__(self, codec: Codec, device: torch.device) -> None:
+        self._codec, self._device = codec, device
+        self._state = codec.open_stream()
+
+    @torch.inference_mode()
+    def push(self, frames: Sequence[torch.Tensor]) -> Samples:
+        """Samples of frames int64 [codebook] each: `frame_length` samples a frame."""
+        codes = torch.stack(list(frames), dim=1)[None].to(self._device)
+        samples: Samples = self._codec.decode_chunk(codes, self._state)[0, 0].float().cpu().numpy()
+        return samples
+
+    def flush(self) -> Samples:
+        """Nothing: every frame is decoded in full when it comes."""
+        return np.zeros(0, np.float32)
+
+
+def _capabilities(config: Audio8Config, name: str, licence: str) -> Capabilities:
+    defaults = config.generation
+    return Capabilities(
+        family=NAME,
+        model=name,
+        tasks=("speech",),
+        languages=("en",) if config.text_frontend else (),
+        sample_rate=config.codec.sample_rate,
+        frame_rate=config.codec.frame_rate,
+        voice_cloning=config.voice_cloning,
+        streaming=True,
+        licence=licence,
+        options=supported_options(
+            {
+                "seed": None,
+                "temperature": defaults.temperature if defaults.do_sample else 0.0,
+                "top_k": defaults.top_k,
+                "top_p": defaults.top_p,
+                "max_new_tokens": None,
+                "min_new_frames": MIN_NEW_FRAMES,
+                "normalize": True,
+            },
+            max_new_tokens=config.lm.max_seq_len,
+        ),
+    )
+
+
+def _as_field(text: str, param: str) -> str:
+    """Normalised text of another field than `text`; complaints name that field."""
+    try:
+        return normalize_text(text)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{param}: {error.message}", param=param) from error
+
+
+@torch.inference_mode()
+def _stream_bytes(codec: Codec, device: torch.device) -> int:
+    """Bytes of a decoder's full state: what one frame leaves, with all attention windows filled."""
+    state, config = codec.open_stream(), codec.config
+    codec.decode_chunk(torch.zeros(1, config.num_codebooks, 1, dtype=torch.long, device=device), state)
+    position = 2 * config.post_n_layer * config.post_n_local_heads * config.transformer_head_dim * 4
+    return state.num_bytes + position * config.quantizer_window
+
+
+def _fingerprint(codec: Codec) -> str:
+    """What tells one codec from another: the hash of its semantic codebook."""
+    table = codec.quantizer.semantic_quantizer.quantizers[0].codebook.weight
+    return hashlib.sha256(table.detach().float().cpu().numpy().tobytes()).hexdigest()[:12]

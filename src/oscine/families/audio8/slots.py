@@ -1,0 +1,153 @@
+"""Where the jobs in flight live: rows 0..n-1 of the cache, without gaps.
+
+The rows behind the last job are free and serve as padding, so a call on padded rows never touches a job that takes no
+part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from oscine.families.audio8.cache import Exported, SlowCache
+from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.prompt import PromptIds
+from oscine.families.audio8.rows import DecodeRows, Sampling
+from oscine.types import AudioInput, Job
+
+Reference = npt.NDArray[np.int64] | AudioInput
+"""What stands in for a voice: codes int64 [C, frame], or audio still to be encoded."""
+
+Phase = Literal["encode", "prefill", "decode"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audio8Inputs:
+    """What the step model is told of one job.
+
+    `reference` stands between `prompt.before` and `prompt.after` (None: nothing does). A job that continues another
+    (`Job.after`) takes that one's frames instead, and its `prompt` was made with that one's text. End of speech is
+    not drawn before `min_new_frames` frames (the reference implementation allows it at once: 0).
+    """
+
+    prompt: PromptIds
+    reference: Reference | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    min_new_frames: int = 1
+
+
+@dataclass(eq=False, kw_only=True)
+class Slot:
+    """A job in flight. `row` is None until it decodes; `position` is where its next column goes."""
+
+    job: Job
+    inputs: Audio8Inputs
+    phase: Phase
+    generator: torch.Generator
+    codes: Tensor | None = None
+    row: int | None = None
+    position: int = 0
+    emitted: int = 0
+    failed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A restart point of a decoding job: keys are not in it, since what lies beyond `position` is never seen."""
+
+    position: int
+    emitted: int
+    column: Tensor
+    recent: Tensor
+    recurrent: Exported
+
+
+class SlotTable:
+    """The decoding slots, in the order of their rows, with all the tensors that have those rows."""
+
+    def __init__(self, model: DualAR) -> None:
+        self.cache = SlowCache(model.config, dtype=model.dtype, device=model.device)
+        self.rows = DecodeRows(model.config, model.device)
+        self.active: list[Slot] = []  # index = row
+
+    def ensure(self, rows: int, width: int) -> None:
+        """Makes room for `rows` rows of `width` positions."""
+        self.cache.ensure(rows, width)
+        self.rows.ensure(rows)
+
+    def add(self, slot: Slot, position: int) -> None:
+        """Gives the slot the first free row, whose part of the cache its prompt has filled up to `position`."""
+        slot.row, slot.position, slot.emitted, slot.phase = len(self.active), position, 0, "decode"
+        self.rows.start(slot.row, slot.inputs.sampling, position)
+        self.active.append(slot)
+
+    def remove(self, slot: Slot) -> None:
+        """Frees the slot's row, if it has one; the last active row moves into the gap."""
+        if slot.row is None:
+            return
+        last = self.active.pop()
+        gap, freed = slot.row, len(self.active)
+        if last is not slot:
+            self._move(freed, gap)
+            last.row = gap
+            self.active[gap] = last
+        elif slot.failed:  # what is not finite would reach others through the padding
+            self.cache.clear(freed)
+        self.rows.free(freed)
+        slot.row = None
+
+    def bring_to_the_end(self, slots: Sequence[Slot]) -> int:
+        """Orders the rows so that the given slots are the last active ones; the first of their rows."""
+        first = len(self.active) - len(slots)
+        wanted = set(map(id, slots))
+        strangers = [slot for slot in self.active[first:] if id(slot) not in wanted]
+        early = [slot for slot in self.active[:first] if id(slot) in wanted]
+        for one, other in zip(early, strangers, strict=True):
+            self._swap(one, other)
+        return first
+
+    def snapshot(self, slot: Slot) -> Snapshot | None:
+        """What brings a decoding slot back to this moment; None for one that does not decode yet."""
+        if slot.row is None:
+            return None
+        return Snapshot(
+            position=slot.position,
+            emitted=slot.emitted,
+            column=self.rows["columns"][slot.row].clone(),
+            recent=self.rows["recent"][slot.row].clone(),
+            recurrent=self.cache.snapshot(slot.row),
+        )
+
+    def restore(self, slot: Slot, snapshot: Snapshot | None) -> None:
+        """Brings a slot back; None, or a slot without a row, means back to the start of its prompt."""
+        if snapshot is None or slot.row is None:
+            self.remove(slot)
+            slot.emitted = 0
+            slot.phase = "encode" if slot.phase == "encode" else "prefill"
+            return
+        slot.position, slot.emitted = snapshot.position, snapshot.emitted
+        self.rows["positions"][slot.row] = snapshot.position
+        self.rows["columns"][slot.row] = snapshot.column
+        self.rows["recent"][slot.row] = snapshot.recent
+        self.cache.restore(slot.row, snapshot.recurrent)
+
+    def _swap(self, one: Slot, other: Slot) -> None:
+        assert one.row is not None
+        assert other.row is not None
+        spare = len(self.active)
+        self.ensure(spare + 1, 0)
+        for source, target in ((one.row, spare), (other.row, one.row), (spare, other.row)):
+            self._move(source, target)
+        one.row, other.row = other.row, one.row
+        self.active[one.row], self.active[other.row] = one, other
+        self.rows.free(spare)
+
+    def _move(self, source: int, target: int) -> None:
+        self.cache.move(source, target)
+        self.rows.move(source, target)

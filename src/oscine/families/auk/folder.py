@@ -1,0 +1,101 @@
+"""The three folder layouts AuK checkpoints come in (AUK spec, section 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from oscine.checkpoint.config import read_json
+from oscine.errors import ConfigMismatch, MissingFile
+from oscine.families.auk.config import AuKConfig, ThinkerConfig, read_yaml
+
+ENCODER_NAME = "Qwen2.5-Omni-3B"
+DIT_FILES = ("auk_base.safetensors", "auk_flash.safetensors")
+FLASH_FILE, FLAT_FILE, VAE_FILE = "auk_flash.safetensors", "auk.safetensors", "vae.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuKFolder:
+    """Where the parts of one checkpoint are, and what they look like."""
+
+    config: AuKConfig
+    dit: Path
+    vae: Path
+    encoder: Path
+    thinker: ThinkerConfig
+
+
+def open_folder(path: Path) -> AuKFolder:
+    """The parts of the checkpoint in `path`, a folder or the DiT file itself; nothing is loaded.
+
+    Released: `config.yaml` with `auk_base.safetensors` or `auk_flash.safetensors`; training: `config.yaml` with one
+    `.pt` file; flat: `config.json` with `auk.safetensors` and the encoder's files beside it. The VAE is always
+    `vae.safetensors` beside the DiT. Raises MissingFile or ConfigMismatch.
+    """
+    folder = path if path.is_dir() else path.parent
+    parts = _released(folder, None if path.is_dir() else path) if (folder / "config.yaml").is_file() else _flat(folder)
+    for file in (parts.dit, parts.vae):
+        if not file.is_file():
+            raise MissingFile(f"{file} is missing; AuK needs its DiT and {VAE_FILE} in one folder")
+    fits = parts.thinker.text.hidden_size == parts.config.dit.text_hidden_dim
+    if not fits:
+        raise ConfigMismatch(
+            f"{parts.encoder}: hidden size {parts.thinker.text.hidden_size}, the DiT wants "
+            f"{parts.config.dit.text_hidden_dim}"
+        )
+    return parts
+
+
+def _released(folder: Path, file: Path | None) -> AuKFolder:
+    values = read_yaml(folder / "config.yaml")
+    config = AuKConfig.from_dict(values, source=str(folder / "config.yaml"))
+    dit = file or _dit_file(folder, config)
+    if dit.name == FLASH_FILE:
+        config = replace(config, variant="flash")
+    named = values["model"].get("text_encoder") or {}
+    encoder = _encoder(folder, str(named.get("text_encoder_path") or ""))
+    return AuKFolder(config=config, dit=dit, vae=folder / VAE_FILE, encoder=encoder, thinker=_thinker(encoder))
+
+
+def _flat(folder: Path) -> AuKFolder:
+    source = folder / "config.json"
+    values = read_json(source)
+    if "dit" not in values or "vae" not in values:
+        raise ConfigMismatch(
+            f"{source} has no `dit` and `vae`: this is a Qwen2.5-Omni folder, the encoder of AuK. Load the folder with "
+            f"auk_base.safetensors or auk_flash.safetensors, and keep this one beside it as {ENCODER_NAME}"
+        )
+    config = AuKConfig.from_flat(values, source=str(source))
+    thinker = ThinkerConfig.from_dict(values, source=str(source))
+    return AuKFolder(config=config, dit=folder / FLAT_FILE, vae=folder / VAE_FILE, encoder=folder, thinker=thinker)
+
+
+def _dit_file(folder: Path, config: AuKConfig) -> Path:
+    """The file of the variant the config names, else the only other one."""
+    wanted = DIT_FILES[1] if config.variant == "flash" else DIT_FILES[0]
+    found = [folder / name for name in (wanted, *DIT_FILES) if (folder / name).is_file()]
+    found = found or sorted(folder.glob("*.pt"))
+    if not found:
+        raise MissingFile(f"{folder} holds neither {' nor '.join(DIT_FILES)} nor a training checkpoint (*.pt)")
+    if found[0].suffix == ".pt" and len(found) > 1:
+        names = ", ".join(file.name for file in found)
+        raise ConfigMismatch(f"{folder} holds several training checkpoints ({names}); load one by its path")
+    return found[0]
+
+
+def _encoder(folder: Path, named: str) -> Path:
+    """The encoder's folder: what the config names, from here or from there, else a folder of its name nearby."""
+    candidates = [folder / named, Path(named)] if named else []
+    candidates += [folder.parent / ENCODER_NAME, folder / ENCODER_NAME]
+    for candidate in candidates:
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise MissingFile(
+        f"the encoder of AuK is missing: put {ENCODER_NAME} (Qwen research licence, non-commercial) at "
+        f"{folder.parent / ENCODER_NAME}"
+    )
+
+
+def _thinker(folder: Path) -> ThinkerConfig:
+    source = folder / "config.json"
+    return ThinkerConfig.from_dict(read_json(source), source=str(source))

@@ -1,0 +1,223 @@
+"""How several sequences lie in one batch: padded rows with masks, or packed end to end without padding.
+
+The blocks are written once; a layout says which rows attend to which, where padding is, and which row of the
+modulation table a token takes. Streams: "text", "audio" = [reference | target], "single" = [text | audio] of each row.
+Heads are [batch, head, time, head_dim].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+StreamName = Literal["text", "audio", "single", "target"]
+Rope = tuple[Tensor, Tensor]
+"""(cos, sin), float32 [batch, 1, time, head_dim], each angle repeated for its pair."""
+Heads = tuple[Tensor, Tensor, Tensor]
+"""Queries, keys and values of one stream."""
+
+MIN_ROWS = 16
+"""From this many rows on, a float32 product on the CPU gives a row the same bits whatever else is in the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuKStepContext:
+    """Everything of a request that depends neither on the latents nor on the time; made by `AuKTransformer.prepare`.
+
+    Rows are [conditioned ; unconditioned] when `branches` is 2. Biases are additive, 0 or -inf, [row, 1, 1, key].
+    """
+
+    c: Tensor
+    c_mask: Tensor
+    prompt: Tensor | None
+    target_mask: Tensor | None
+    audio_mask: Tensor | None
+    single_mask: Tensor | None
+    joint_bias: Tensor | None
+    single_bias: Tensor | None
+    rope_text: Rope
+    rope_audio: Rope
+    rope_single: Rope
+    branches: int
+    target_len: int
+    modulation: Tensor | None = None
+
+
+class Layout(Protocol):
+    """What the blocks ask of a batch."""
+
+    rope_text: Rope
+    rope_audio: Rope
+    rope_single: Rope
+
+    def spread(self, rows: Tensor, stream: StreamName) -> Tensor:
+        """Modulation rows [request or 1, width] so that they broadcast over the tokens of the stream."""
+
+    def joint(self, audio: Heads, text: Heads) -> tuple[Tensor, Tensor]:
+        """Attention over both streams, keys audio first; ([batch, audio time, dim], [batch, text time, dim])."""
+
+    def single(self, heads: Heads) -> Tensor:
+        """Attention over the single stream, [batch, time, dim]."""
+
+    def zeroed(self, x: Tensor, stream: StreamName) -> Tensor:
+        """x with the rows that are padding set to zero."""
+
+    def merge(self, text: Tensor, audio: Tensor) -> Tensor:
+        """The single stream of both."""
+
+    def targets(self, single: Tensor) -> Tensor:
+        """The target's rows of the single stream."""
+
+
+class Padded:
+    """Rows of one length, as the context's masks say."""
+
+    def __init__(self, context: AuKStepContext) -> None:
+        self._context = context
+        self.rope_text, self.rope_audio = context.rope_text, context.rope_audio
+        self.rope_single = context.rope_single
+        self._masks = {"text": context.c_mask, "audio": context.audio_mask, "single": context.single_mask}
+
+    def spread(self, rows: Tensor, stream: StreamName) -> Tensor:
+        """See `Layout`; [row or 1, 1, width]."""
+        return rows[:, None]
+
+    def joint(self, audio: Heads, text: Heads) -> tuple[Tensor, Tensor]:
+        """See `Layout`."""
+        q, k, v = (torch.cat(pair, dim=2) for pair in zip(audio, text, strict=True))
+        out = _attend(q, k, v, self._context.joint_bias)
+        length = audio[0].shape[2]
+        return out[:, :length], out[:, length:]
+
+    def single(self, heads: Heads) -> Tensor:
+        """See `Layout`."""
+        return _attend(*heads, self._context.single_bias)
+
+    def zeroed(self, x: Tensor, stream: StreamName) -> Tensor:
+        """See `Layout`."""
+        mask = self._masks[stream]
+        return x if mask is None else x.masked_fill(~mask[..., None], 0.0)
+
+    def merge(self, text: Tensor, audio: Tensor) -> Tensor:
+        """See `Layout`."""
+        return torch.cat([text, audio], dim=1)
+
+    def targets(self, single: Tensor) -> Tensor:
+        """See `Layout`."""
+        return single[:, -self._context.target_len :]
+
+
+class Packed:
+    """Requests of any lengths end to end in one row, [1, tokens, dim]; each attends to itself alone, at its own length.
+
+    So a request's attention is the same call whoever else is there, and the token-wise products see at least
+    `MIN_ROWS` rows: on the CPU in float32 its bits do not depend on its neighbours. The branches of a request lie
+    side by side. Contexts must be of one request each, without padding.
+
+        text    [t0 cond][t0 uncond][t1 cond]...      audio   [r0 x0 cond][r0 x0 uncond][r1 x1 cond]...
+        single  [t0 r0 x0 cond][t0 r0 x0 uncond][t1 r1 x1 cond]...
+    """
+
+    def __init__(self, contexts: Sequence[AuKStepContext]) -> None:
+        self._branches = [context.branches for context in contexts]
+        self._text = [context.c.shape[1] for context in contexts]
+        self._audio = [context.rope_audio[0].shape[2] for context in contexts]
+        self._target = [context.target_len for context in contexts]
+        self._both = [text + audio for text, audio in zip(self._text, self._audio, strict=True)]
+        self.rope_text = self._pack_rope([context.rope_text for context in contexts])
+        self.rope_audio = self._pack_rope([context.rope_audio for context in contexts])
+        self.rope_single = self._pack_rope([context.rope_single for context in contexts])
+        lengths = {"text": self._text, "audio": self._audio, "single": self._both, "target": self._target}
+        device = contexts[0].c.device
+        self._owner = {name: self._owners(counts).to(device) for name, counts in lengths.items()}
+
+    def spread(self, rows: Tensor, stream: StreamName) -> Tensor:
+        """See `Layout`; [1, 1 or token, width]."""
+        return rows[None] if rows.shape[0] == 1 else rows[self._owner[stream]][None]
+
+    def joint(self, audio: Heads, text: Heads) -> tuple[Tensor, Tensor]:
+        """See `Layout`."""
+        audio_parts, text_parts = [], []
+        audios = zip(*(self._split(x, self._audio) for x in audio), strict=True)
+        texts = zip(*(self._split(x, self._text) for x in text), strict=True)
+        for a, t in zip(audios, texts, strict=True):
+            q, k, v = (torch.cat(pair, dim=2) for pair in zip(a, t, strict=True))
+            out = _attend(q, k, v, None)  # [branch, time, dim]
+            length = a[0].shape[2]
+            audio_parts.append(out[:, :length].flatten(0, 1))
+            text_parts.append(out[:, length:].flatten(0, 1))
+        return pad_rows(audio_parts), pad_rows(text_parts)
+
+    def single(self, heads: Heads) -> Tensor:
+        """See `Layout`."""
+        parts = zip(*(self._split(x, self._both) for x in heads), strict=True)
+        return pad_rows([_attend(q, k, v, None).flatten(0, 1) for q, k, v in parts])
+
+    def zeroed(self, x: Tensor, stream: StreamName) -> Tensor:
+        """See `Layout`; nothing attends to the rows added by `pad_rows`."""
+        return x
+
+    def merge(self, text: Tensor, audio: Tensor) -> Tensor:
+        """See `Layout`."""
+        texts, audios = self._rows(text, self._text), self._rows(audio, self._audio)
+        return pad_rows([torch.cat(pair, dim=1).flatten(0, 1) for pair in zip(texts, audios, strict=True)])
+
+    def targets(self, single: Tensor) -> Tensor:
+        """See `Layout`."""
+        rows = self._rows(single, self._both)
+        return pad_rows([x[:, -n:].flatten(0, 1) for x, n in zip(rows, self._target, strict=True)])
+
+    def split_targets(self, target: Tensor) -> list[Tensor]:
+        """Per request [branch, target time, width] of the rows `targets` gave."""
+        return self._rows(target, self._target)
+
+    def _split(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+        """Heads [1, head, token, head_dim] → per request [branch, head, time, head_dim]."""
+        counts = [b * n for b, n in zip(self._branches, lengths, strict=True)]
+        pieces = torch.split(x[0, :, : sum(counts)], counts, dim=1)
+        return [
+            torch.unflatten(piece, 1, (b, n)).transpose(0, 1)
+            for piece, b, n in zip(pieces, self._branches, lengths, strict=True)
+        ]
+
+    def _rows(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+        """[1, token, dim] → per request [branch, time, dim]."""
+        counts = [b * n for b, n in zip(self._branches, lengths, strict=True)]
+        pieces = torch.split(x[0, : sum(counts)], counts)
+        return [torch.unflatten(piece, 0, (b, n)) for piece, b, n in zip(pieces, self._branches, lengths, strict=True)]
+
+    def _pack_rope(self, tables: Sequence[Rope]) -> Rope:
+        """Tables [branch or 1, 1, time, head_dim] → [1, 1, token, head_dim]."""
+        cos, sin = (
+            pad_rows(
+                [
+                    table[part][:, 0].expand(b, -1, -1).flatten(0, 1)
+                    for table, b in zip(tables, self._branches, strict=True)
+                ]
+            )
+            for part in (0, 1)
+        )
+        return cos[:, None], sin[:, None]
+
+    def _owners(self, lengths: Sequence[int]) -> Tensor:
+        counts = torch.tensor([b * n for b, n in zip(self._branches, lengths, strict=True)])
+        owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
+        return F.pad(owner, (0, max(0, MIN_ROWS - len(owner))))
+
+
+def pad_rows(parts: Sequence[Tensor]) -> Tensor:
+    """Rows [time, dim] end to end as [1, tokens, dim], with zero rows up to `MIN_ROWS`."""
+    rows = torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+    short = MIN_ROWS - rows.shape[0]
+    return (F.pad(rows, (0, 0, 0, short)) if short > 0 else rows)[None]
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Softmax attention; [batch, head, time, head_dim] → [batch, time, head * head_dim]."""
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype))
+    return out.transpose(1, 2).flatten(2)

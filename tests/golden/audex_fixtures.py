@@ -39,6 +39,14 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     load_strict(module, own, dtype=torch.float32, device="cpu", source="the fixture")
 
 
+def record(modules: dict[str, nn.Module]) -> dict[str, Any]:
+    """Outputs of modules by name, filled while they run."""
+    outputs: dict[str, Any] = {}
+    for name, module in modules.items():
+        module.register_forward_hook(lambda _m, _a, out, name=name: outputs.__setitem__(name, out))
+    return outputs
+
+
 def check(name: str, actual: Tensor, expected: Tensor, tol: float) -> None:
     """Equal shapes; values within `tol * max(1, max|expected|)`; equal where they are not floating."""
     assert actual.shape == expected.shape, f"{name}: {tuple(actual.shape)} for {tuple(expected.shape)}"

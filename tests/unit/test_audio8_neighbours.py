@@ -15,7 +15,7 @@ from oscine.layers.exact import ExactRule, fixed_rule
 from oscine.types import Job
 from tests.audio8_toys import MIDDLE, lm_config, random_job, random_lm
 
-FRAMES = 12
+FRAMES = 8
 
 
 class Recorder(Audio8StepModel):
@@ -105,7 +105,7 @@ def in_halves(steps: Recorder, jobs: Sequence[Job]) -> None:
 
 def make_job(config: LMConfig, seed: int) -> Job:
     sampling = Sampling(do_sample=seed % 4 != 0, temperature=0.6 + 0.1 * (seed % 5), top_k=(seed % 3) * 40, top_p=0.95)
-    lengths = {0: 20, 1: 240, 2: 7, 3: 320}  # key widths on both sides of a block's half
+    lengths = {0: 20, 1: 240, 2: 7, 3: 270}  # key widths on both sides of a block's half
     return random_job(config, seed, sampling=sampling, num_text=lengths[seed % 4], min_new_frames=FRAMES)
 
 

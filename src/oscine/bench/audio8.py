@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch import nn
 
 from oscine.bench.measure import memory_bandwidth, summary, synchronize
@@ -19,7 +21,7 @@ from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.config import Audio8Config, GenerationDefaults, HybridConfig, LMConfig
 from oscine.families.audio8.family import Audio8Family
 from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.prompt import PromptIds
+from oscine.families.audio8.prompt import PromptBuilder, PromptIds
 from oscine.families.audio8.slots import Audio8Inputs
 from oscine.families.audio8.weights import load_codec, load_language_model
 from oscine.types import AudioChunk, Done, Event, Failed, Job
@@ -172,7 +174,9 @@ def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: 
     """A release's dimensions with random weights: right for speed, meaningless to hear."""
     lm = CONFIGS[name]
     codec_config = CodecConfig()
-    model, codec = _random(DualAR(lm), dtype, device), _random(Codec(codec_config), torch.float32, device)
+    with torch.device("meta"):
+        empty_model, empty_codec = DualAR(lm), Codec(codec_config)
+    model, codec = _random(empty_model, dtype, device), _random(empty_codec, torch.float32, device)
     config = Audio8Config(lm=lm, codec=codec_config, generation=GenerationDefaults())
     return _workload(config, model, codec, name, **size)
 
@@ -185,8 +189,24 @@ def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **siz
 
 
 def _workload(config: Audio8Config, model: DualAR, codec: Codec, name: str, **size: int) -> Audio8Workload:
-    family = Audio8Family(config, None, model, codec, name=name, licence="")
+    # Prompts are made of token ids here, so a tokenizer that knows the end token is enough.
+    tokenizer = Tokenizer(WordLevel({"<|im_end|>": config.lm.eos_token_id}, unk_token="<|im_end|>"))
+    prompts = PromptBuilder(tokenizer, config.lm)
+    family = Audio8Family(config, prompts, model, codec, name=name, licence="not stated")
     return Audio8Workload(family=family, model=model, codec=codec, **size)
+
+
+def _random(module: Any, dtype: torch.dtype, device: torch.device) -> Any:
+    """The module, built on the meta device, with small normal weights: scaled so that nothing overflows."""
+    generator = torch.Generator().manual_seed(0)
+    for name, value in list(module.named_parameters()):
+        spread = 1.0 if value.dim() == 1 else value[0].numel() ** -0.5
+        filled = torch.empty(value.shape).normal_(0, 0.5 * spread, generator=generator)
+        if value.dim() == 1 and name.endswith("weight"):
+            filled += 1
+        owner = module.get_submodule(name.rpartition(".")[0])
+        owner._parameters[name.rpartition(".")[2]] = nn.Parameter(filled.to(device, dtype), requires_grad=False)
+    return module.eval()
 
 
 def _tagged(events: queue.SimpleQueue[tuple[int, Event]], row: int) -> Callable[[Event], None]:

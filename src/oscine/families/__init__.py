@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 REGISTRY: dict[str, str] = {
     "arktts": "oscine.families.audio8.family",
+    "auk": "oscine.families.auk.family",
+    "auk-flash": "oscine.families.auk.family",
+    "qwen2_5_omni": "oscine.families.auk.family",  # AuK's encoder alone: the family says what is missing
 }
 """`model_type` → module."""
 

@@ -24,8 +24,7 @@ def rope_table(positions: Tensor, head_dim: int, base: float, *, round_to: torch
 
 def rotate_interleaved(x: Tensor, table: Tensor) -> Tensor:
     """Rotates x [..., time, head, head_dim] by `table` [..., time, head_dim / 2, 2] in float32, pairs (2j, 2j+1)."""
-    pairs = x.float().unflatten(-1, (-1, 2))
-    a, b = pairs.unbind(-1)
+    a, b = x.float().reshape(*x.shape[:-1], -1, 2).unbind(-1)
     cos, sin = table.unsqueeze(-3).unbind(-1)
     return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
 

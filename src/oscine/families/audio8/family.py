@@ -62,7 +62,14 @@ class Audio8Family:
     """One loaded Audio8 checkpoint."""
 
     def __init__(
-        self, config: Audio8Config, prompts: PromptBuilder, model: DualAR, codec: Codec, *, name: str, licence: str
+        self,
+        config: Audio8Config,
+        prompts: PromptBuilder,
+        model: DualAR,
+        codec: Codec,
+        *,
+        name: str,
+        licence: str,
     ) -> None:
         self._config, self._prompts, self._codec = config, prompts, codec
         self._device = model.device
@@ -197,7 +204,7 @@ class Audio8Family:
             )
         audio = None if request.ref_audio is None else self._at_codec_rate(request.ref_audio)
         transcript = self._symbols(_as_field(request.ref_text, "ref_text"))
-        frames = self._frames_of(audio) if audio is not None else np.shape(request.ref_codes)[-1]
+        frames = self._frames_of(audio) if audio is not None else _num_frames(request.ref_codes)
         self._check_reference(frames, self._prompts.reference("a", transcript))
         return _Reference(audio=audio, codes=request.ref_codes, transcript=transcript, num_frames=frames)
 
@@ -368,7 +375,15 @@ def _stream_bytes(codec: Codec, device: torch.device) -> int:
     return state.num_bytes + position * config.quantizer_window
 
 
+def _num_frames(codes: Codes | None) -> int:
+    """Frames of reference codes given as such. Raises `InvalidRequest` unless they are [codebook, frame]."""
+    shape = np.shape(codes) if codes is not None else ()
+    if len(shape) != 2:
+        raise InvalidRequest(f"ref_codes must have the shape [codebook, frame], got {list(shape)}", param="ref_codes")
+    return shape[1]
+
+
 def _fingerprint(codec: Codec) -> str:
     """What tells one codec from another: the hash of its semantic codebook."""
-    table = codec.quantizer.semantic_quantizer.quantizers[0].codebook.weight
+    table = codec.state_dict()["quantizer.semantic_quantizer.quantizers.0.codebook.weight"]
     return hashlib.sha256(table.detach().float().cpu().numpy().tobytes()).hexdigest()[:12]

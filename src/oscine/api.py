@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Unpack
@@ -107,9 +107,14 @@ class Model:
     @property
     def voices(self) -> dict[str, Voice]:
         """Voices by name: those the checkpoint brings along, then the stored ones that belong to it."""
-        own = {voice.name: voice for voice in self._family.voices()}
+        own = self.own_voices
         stored = {voice.name: voice for voice in self._store.list() if self._family.accepts(voice)}
         return own | {name: voice for name, voice in stored.items() if name not in own}
+
+    @property
+    def own_voices(self) -> dict[str, Voice]:
+        """Voices by name that the checkpoint brings along, its default first."""
+        return {voice.name: voice for voice in self._family.voices()}
 
     def generate(
         self,
@@ -178,7 +183,9 @@ class Model:
         check_request(request, self.capabilities)
         return self._family.prepare(request, f"r{next(self._ids)}")
 
-    def create_voice(self, name: str, audio: AudioSource, transcript: str, *, store: bool = True) -> Voice:
+    def create_voice(
+        self, name: str, audio: AudioSource, transcript: str, *, description: str = "", store: bool = True
+    ) -> Voice:
         """A named voice from reference audio and its exact transcript; stored for later unless `store` is False.
 
         Raises `UnsupportedFeature` when this model cannot clone, `BadAudio`, and `VoiceExists`.
@@ -188,6 +195,7 @@ class Model:
         reference = read_audio(audio)
         encode = self._family.encode_voice
         voice = self._engine.call(lambda: encode(name, reference, transcript)).result()
+        voice = replace(voice, description=description or voice.description)
         if store:
             self._store.add(voice)
         return voice

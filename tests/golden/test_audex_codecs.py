@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from oscine.families.audex.config import SpeechDecoderConfig
+from oscine.families.audex.codec_config import SpeechDecoderConfig
 from oscine.families.audex.loading import load_xcodec
 from oscine.families.audex.speech_decoder import SpeechDecoder, SpeechSession
-from tests.golden.audex_fixtures import check, fill, fixtures, read
+from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 
 TOL = 2e-5
 
@@ -32,9 +32,7 @@ def speech_decoders(golden_root: Path) -> list[tuple[str, SpeechDecoder, dict[st
 def test_speech_decoder_stages(golden_root: Path) -> None:
     for name, decoder, t, _ in speech_decoders(golden_root):
         ids, module = t["token_ids"][None], decoder.module
-        blocks: dict[str, Tensor] = {}
-        for i, block in enumerate(module.backbone.transformers):
-            block.register_forward_hook(lambda _m, _a, out, i=i: blocks.__setitem__(f"block{i}", out))
+        blocks = record({f"block{i}": block for i, block in enumerate(module.backbone.transformers)})
         projected = decoder.project(ids)
         after = module.look_ahead(projected, ids.shape[1])
         final = module.backbone(after)
@@ -119,14 +117,11 @@ def test_xcodec(golden_root: Path) -> None:
     for path in fixtures(golden_root, "xcodec_*.safetensors"):
         t, meta = read(path)
         model = load_xcodec(path.parent / meta["weights"], device=torch.device("cpu"))
-        seen: dict[str, Tensor] = {}
         decoder = model.acoustic_decoder
-        parts = {"quantized": model.quantizer, "dec_conv1": decoder.conv1}
-        parts |= {f"dec_block{i}": block for i, block in enumerate(decoder.block)}
-        for name, module in parts.items():
-            module.register_forward_hook(lambda _m, _a, out, name=name: seen.__setitem__(name, out))
-        model.fc2.register_forward_hook(lambda _m, _a, out: seen.__setitem__("fc2_out", out.transpose(1, 2)))
+        parts = {f"dec_block{i}": block for i, block in enumerate(decoder.block)}
+        seen = record({"quantized": model.quantizer, "fc2_out": model.fc2, "dec_conv1": decoder.conv1, **parts})
         check("audio", model(t["codes"]), t["audio"], TOL)
+        seen["fc2_out"] = seen["fc2_out"].transpose(1, 2)
         assert set(seen) == {key for key in t if key.startswith("dec_")} | {"quantized", "fc2_out"}
         for name, value in dict(seen).items():
             check(f"{path.name} {name}", value[..., : t[name].shape[-1]], t[name], TOL)

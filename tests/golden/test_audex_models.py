@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from oscine.families.audex.audio_tower import AudioTower
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig
@@ -16,18 +16,10 @@ from oscine.families.audex.mamba import Mamba, gated_group_norm
 from oscine.families.audex.moe import Router
 from oscine.families.audex.speech_decoder import plain_rms_norm
 from oscine.layers.norm import rms_norm
-from tests.golden.audex_fixtures import check, fill, fixtures, read
+from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 
 DENSE_TOL, HYBRID_TOL, AUDIO_TOL = 2e-5, 5e-5, 2e-5
 LM = DenseLM | HybridLM
-
-
-def record(modules: dict[str, nn.Module]) -> dict[str, Any]:
-    """Outputs of modules by name, filled while they run."""
-    outputs: dict[str, Any] = {}
-    for name, module in modules.items():
-        module.register_forward_hook(lambda _m, _a, out, name=name: outputs.__setitem__(name, out))
-    return outputs
 
 
 def prefill(model: LM, embeddings: Tensor) -> tuple[Tensor, Any]:

@@ -35,8 +35,9 @@ def prompts(golden_root: Path) -> list[tuple[Path, dict[str, list[dict[str, Any]
 
 
 def builder_for(path: Path) -> PromptBuilder:
-    """With the tokenizer of the first folder that has one; the README names `ckpt_dense_a`."""
-    folders = sorted(path.parent.glob("ckpt_dense_*"))
+    """With the tokenizer of `ckpt_dense_<the file's own suffix>`, else of the first dense folder."""
+    own = path.parent / f"ckpt_dense_{path.stem.removeprefix('prompts').strip('_')}"
+    folders = [own] if own.is_dir() else sorted(path.parent.glob("ckpt_dense_*"))
     if not folders:
         pytest.skip(f"{path.name} needs the tokenizer of a ckpt_dense_* folder")
     return PromptBuilder.from_folder(folders[0], Audio8Config.from_folder(folders[0]).lm)

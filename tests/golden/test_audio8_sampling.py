@@ -87,7 +87,8 @@ def run_ras(case: Case, data: Data, _: list[Case]) -> None:
 
 
 def run_batch(case: Case, data: Data, cases: list[Case]) -> None:
-    base = resolve(next(c for c in cases if c["fn"] == "ras_sample_batch" and "seeds" in c), cases)
+    full = case if "seeds" in case else next(c for c in cases if c["fn"] == "ras_sample_batch" and "seeds" in c)
+    base = resolve(full, cases)
     logits, recent, seeds = data[base["logits"]], data[base["recent"]].long(), data[base["seeds"]]
     count = case.get("num_reqs", base["num_reqs"])
     partial = "partial_even" in case["name"]
@@ -132,7 +133,10 @@ def test_named_parts_of_the_repetition_case(golden_root: Path) -> None:
     """The file also stores the two draws behind `ras_out`, and their noise."""
     for path in sorted(golden_root.glob(FILES)):
         cases, data = load(path)
-        case = resolve(next(c for c in cases if c["name"] == "ras_out"), cases)
+        named = [case for case in cases if case["name"] == "ras_out"]
+        if not named or "ras_normal" not in data:
+            pytest.skip(f"{path.name} stores no parts of ras_out")
+        case = resolve(named[0], cases)
         logits, common = data[case["logits"]], {"top_k": case["top_k"]}
         normal, high = data["ras_uniform_normal"], data["ras_uniform_high"]
         drawn = sampling.draw(logits, normal, temperature=case["temperature"], top_p=case["top_p"], **common)

@@ -103,7 +103,8 @@ def blocks(dit: AuKTransformer, c: dict[str, Tensor]) -> dict[str, Tensor]:
         out[f"double.c_out{suffix}"], out[f"double.x_out{suffix}"] = double(c["double.c"], c["double.x"], *rows, layout)
         layout = Padded(block_context(dit, None, None, both))
         out[f"single.out{suffix}"] = single(c["single.x"], single.attn_norm.linear(time), layout)
-    out["head.out"] = dit.head(c["single.x"], dit.norm_out.linear(time)[:, None])
+    scale, shift = dit.norm_out.linear(time)[:, None].chunk(2, dim=-1)
+    out["head.out"] = dit.proj_out(layer_norm(c["single.x"]) * (1 + scale) + shift)
     return out
 
 

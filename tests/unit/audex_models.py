@@ -38,7 +38,9 @@ def hybrid_family(golden_root: Path) -> AudexFamily:
     lm.lm_head.weight[block.offset : block.offset + block.size] *= 4  # else it would rarely speak
     sizes = {(m.in_features, m.out_features) for m in lm.modules() if isinstance(m, torch.nn.Linear)}
     fields = {name: getattr(model, name) for name in ("speech_decoder", "xcodec", "tokenizer", "tokens")}
-    return AudexFamily(AudexModel(lm=lm, tower=None, **fields), check_exact(CPU, torch.float32, linears=sizes), name="h")
+    return AudexFamily(
+        AudexModel(lm=lm, tower=None, **fields), check_exact(CPU, torch.float32, linears=sizes), name="h"
+    )
 
 
 def random_hybrid(vocab_size: int) -> HybridLM:

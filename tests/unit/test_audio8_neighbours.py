@@ -127,7 +127,9 @@ def assert_same(steps: Recorder, jobs: Sequence[Job], expected: Sequence[Job], a
     for job, reference in zip(jobs, expected, strict=False):
         assert torch.equal(torch.stack(job.frames), torch.stack(reference.frames)), f"codes of {job.id}"
         for mine, theirs in ((steps.seen, alone.seen), (steps.logits, alone.logits)):
-            differing = [i for i, pair in enumerate(zip(mine[job.id], theirs[job.id], strict=True)) if not torch.equal(*pair)]
+            differing = [
+                i for i, pair in enumerate(zip(mine[job.id], theirs[job.id], strict=True)) if not torch.equal(*pair)
+            ]
             assert not differing, f"states of {job.id} at frames {differing}"
 
 

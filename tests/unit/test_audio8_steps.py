@@ -28,7 +28,7 @@ def config(request: pytest.FixtureRequest) -> LMConfig:
     return lm_config(TINY, hybrid=request.param == "hybrid")
 
 
-@pytest.fixture()
+@pytest.fixture
 def steps(config: LMConfig) -> Audio8StepModel:
     return Audio8StepModel(random_lm(config))
 
@@ -265,3 +265,21 @@ def test_memory_covers_what_the_cache_allocates(config: LMConfig) -> None:
     assert padding < max(2, steps.rule.min_rows)
     assert allocated * len(jobs) / cache.rows <= promised
     assert steps.jobs_memory(10, 50, decoder_bytes=1000) == steps.jobs_memory(10, 50) + 1000
+
+
+def test_half_precision_runs_and_stays_close(config: LMConfig) -> None:
+    """bfloat16 has no bit promise; its logits after a prompt are near the float32 ones, and generation works."""
+    logits = []
+    for dtype in (torch.float32, torch.bfloat16):
+        steps = Audio8StepModel(random_lm(config, dtype=dtype))
+        job = random_job(config, 80, min_new_frames=9)
+        assert run(steps, job, 4).shape == (4, config.num_codebooks)
+        columns = torch.zeros(1, config.num_codebooks + 1, 12, dtype=torch.long)
+        columns[0, 0] = torch.arange(20, 32)
+        steps._table.ensure(1, 64)
+        steps._table.cache.begin(0)
+        with torch.inference_mode():
+            final, _ = steps.model.advance(columns, torch.arange(12)[None], steps._table.cache, slice(0, 1), 64)
+            logits.append(steps.model.compact_logits(final))
+    assert logits[1].dtype == torch.float32
+    assert float((logits[1] - logits[0]).norm() / logits[0].norm()) < 0.05

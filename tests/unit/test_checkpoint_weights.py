@@ -88,7 +88,9 @@ def test_a_computed_buffer_left_on_meta_is_refused() -> None:
 
 def test_rules_drop_rename_and_fold() -> None:
     fold = Fold(suffixes=(".g", ".v"), target=".weight", combine=lambda g, v: g * v)
-    rules = WeightRules(drop_suffixes=("mask",), rename=((r"^model\.", ""), (r"\.h\.(\d+)", r".layers.\1")), folds=(fold,))
+    rules = WeightRules(
+        drop_suffixes=("mask",), rename=((r"^model\.", ""), (r"\.h\.(\d+)", r".layers.\1")), folds=(fold,)
+    )
     given = {
         "model.a.h.3.v": torch.tensor([2.0]),
         "model.mask": torch.zeros(1),

@@ -22,6 +22,7 @@ REGISTRY: dict[str, str] = {
     "auk": "oscine.families.auk.family",
     "auk-flash": "oscine.families.auk.family",
     "qwen2_5_omni": "oscine.families.auk.family",  # AuK's encoder alone: the family says what is missing
+    "nemotron_labs_audex": "oscine.families.audex.family",
 }
 """`model_type` → module."""
 

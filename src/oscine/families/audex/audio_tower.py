@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audex.config import AudioConfig
+from oscine.families.audex.dense import Embedding
 from oscine.families.audex.hybrid import WideRMSNorm
 
 LAYER_NORM_EPS = 1e-5
@@ -32,7 +33,8 @@ class EncoderAttention(nn.Module):
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for part in (self.q_proj(x), self.k_proj(x), self.v_proj(x))
         )
-        return self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        out: Tensor = self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return out
 
 
 class EncoderLayer(nn.Module):
@@ -50,7 +52,8 @@ class EncoderLayer(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """h [clip, time, dim] → same shape."""
         h = h + self.self_attn(self.self_attn_layer_norm(h))
-        return h + self.fc2(F.gelu(self.fc1(self.final_layer_norm(h))))
+        out: Tensor = h + self.fc2(F.gelu(self.fc1(self.final_layer_norm(h))))
+        return out
 
 
 class AudioEncoder(nn.Module):
@@ -62,7 +65,7 @@ class AudioEncoder(nn.Module):
         dim = config.d_model
         self.conv1 = nn.Conv1d(config.num_mel_bins, dim, 3, padding=1)
         self.conv2 = nn.Conv1d(dim, dim, 3, stride=2, padding=1)
-        self.embed_positions = nn.Embedding(config.max_source_positions, dim)
+        self.embed_positions = Embedding(config.max_source_positions, dim)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.layer_norm = nn.LayerNorm(dim, eps=LAYER_NORM_EPS)
 
@@ -74,7 +77,8 @@ class AudioEncoder(nn.Module):
         h = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2) + self.embed_positions.weight
         for layer in self.layers:
             h = layer(h)
-        return self.layer_norm(F.avg_pool1d(h.transpose(1, 2), 2).transpose(1, 2))
+        out: Tensor = self.layer_norm(F.avg_pool1d(h.transpose(1, 2), 2).transpose(1, 2))
+        return out
 
 
 class AudioProjector(nn.Module):
@@ -90,7 +94,8 @@ class AudioProjector(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """rows [..., encoder dim] → [..., text_dim]."""
         h = self.fc1(self.norm(rows))
-        return self.fc2(F.gelu(h) if self.activation == "gelu" else h.relu().square())
+        out: Tensor = self.fc2(F.gelu(h) if self.activation == "gelu" else h.relu().square())
+        return out
 
 
 class AudioTower(nn.Module):

@@ -1,10 +1,9 @@
-"""Configuration of the Audex language models, audio tower and codecs, read strictly (AUDEX spec, 2)."""
+"""Configuration of the Audex language models and audio tower, read strictly (AUDEX spec, 2.1 to 2.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from oscine.checkpoint.config import bounded, check_unknown_keys, field_names, parse_record, require
@@ -21,8 +20,8 @@ BLOCK_NAMES = {
     "dense": "mlp",
 }
 
-_NOTES = frozenset(
-    [
+NOTES = frozenset(
+    {
         "architectures",
         "model_type",
         "dtype",
@@ -38,12 +37,12 @@ _NOTES = frozenset(
         "hidden_dropout",
         "num_logits_to_keep",
         "rescale_prenorm_residual",
-    ]
+    }
 )
 """Keys that change nothing here: notes on the file, training settings, ids that the tokenizer states."""
 
 _AUDIO_KEYS = frozenset(
-    [
+    {
         "audio_model_type",
         "audio_config",
         "audio_encoder_hidden_size",
@@ -60,10 +59,10 @@ _AUDIO_KEYS = frozenset(
         "sound_target_rate",
         "sound_clip_duration",
         "sound_embedding_size",
-    ]
+    }
 )
 _AUDIO_NOTES = frozenset(
-    [
+    {
         "dropout",
         "attention_dropout",
         "activation_dropout",
@@ -77,7 +76,7 @@ _AUDIO_NOTES = frozenset(
         "architectures",
         "dtype",
         "torch_dtype",
-    ]
+    }
 )
 
 
@@ -110,8 +109,8 @@ class DenseConfig:
         if not isinstance(rope, Mapping):
             raise ConfigMismatch(f"{source}: rope_parameters must be an object, got {rope!r}")
         kind = rope.get("rope_type", "default")
-        known = field_names(cls) | _NOTES | _AUDIO_KEYS | {"rope_parameters", "rope_scaling"}
-        check_unknown_keys(values, known - _NOTES, _NOTES, source=source)
+        known = field_names(cls) | NOTES | _AUDIO_KEYS | {"rope_parameters", "rope_scaling"}
+        check_unknown_keys(values, known - NOTES, NOTES, source=source)
         flat = {**{key: rope[key] for key in ("rope_theta", "partial_rotary_factor") if key in rope}, **values}
         config = parse_record(cls, flat, source=source)
         require(
@@ -168,7 +167,7 @@ class HybridConfig:
     residual_in_fp32: bool = bounded(False, choices=(False,))
 
     IGNORED = frozenset(
-        [
+        {
             "hybrid_override_pattern",
             "layers_block_type",
             "layer_types",
@@ -193,7 +192,7 @@ class HybridConfig:
             "mtp_layers_block_type",
             "moe_latent_size",
             "moe_shared_expert_overlap",
-        ]
+        }
     )
     """Read above, or of no effect at inference: the step size is not clamped and there is no rotary embedding."""
 
@@ -211,7 +210,7 @@ class HybridConfig:
     def from_dict(cls, values: Mapping[str, Any], *, source: str = "config.json") -> HybridConfig:
         """From the released JSON, with the blocks as a pattern or as a list. Raises ConfigMismatch."""
         known = field_names(cls) - {"blocks"} | _AUDIO_KEYS
-        check_unknown_keys(values, known, cls.IGNORED | _NOTES, source=source)
+        check_unknown_keys(values, known, cls.IGNORED | NOTES, source=source)
         blocks = _blocks(values, source)
         flat = {"layer_norm_epsilon": values.get("norm_eps"), **values, "blocks": blocks}
         if flat["layer_norm_epsilon"] is None:
@@ -308,90 +307,6 @@ class AudioConfig:
     def num_embeddings(self) -> int:
         """Rows that one clip becomes."""
         return self.max_source_positions // 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpeechDecoderConfig:
-    """The causal speech decoder: one token of `codebook_levels` a frame, `hop_length` samples a frame."""
-
-    hidden_dim: int = bounded(least=1)
-    depth: int = bounded(least=1)
-    heads: int = bounded(least=1)
-    pos_meb_dim: int = bounded(least=2)
-    hop_length: int = bounded(least=1)
-    vq_dim: int = bounded(least=1)
-    lookahead_steps: int = bounded(least=0)
-    sample_rate: int = bounded(least=1)
-    codebook_levels: tuple[int, ...] = bounded(least=2)
-    codebook_size: int = bounded(least=1)
-    token_embed_dim: int = bounded(least=1)
-
-    IGNORED = frozenset({"embed_tokens_from_codes"}) | _NOTES
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], *, source: str = "config.json") -> SpeechDecoderConfig:
-        """From the released JSON. Raises ConfigMismatch."""
-        check_unknown_keys(values, field_names(cls), cls.IGNORED, source=source)
-        config = parse_record(cls, values, source=source)
-        require(
-            [
-                (
-                    config.pos_meb_dim * config.heads != config.hidden_dim,
-                    f"pos_meb_dim {config.pos_meb_dim} must be hidden_dim / heads "
-                    f"({config.hidden_dim} / {config.heads})",
-                ),
-                (config.pos_meb_dim % 2 != 0, f"pos_meb_dim must be even, got {config.pos_meb_dim}"),
-                (
-                    prod(config.codebook_levels) != config.codebook_size,
-                    f"codebook_size {config.codebook_size} is not the product of codebook_levels",
-                ),
-                (
-                    len(config.codebook_levels) != config.token_embed_dim,
-                    f"token_embed_dim {config.token_embed_dim} is not the number of codebook_levels",
-                ),
-            ],
-            source=source,
-        )
-        return config
-
-
-@dataclass(frozen=True, kw_only=True)
-class XCodecConfig:
-    """The decoding half of XCodec1; `hop_length` is the product of `upsampling_ratios`."""
-
-    sample_rate: int = bounded(least=1)
-    codebook_size: int = bounded(least=1)
-    codebook_dim: int = bounded(least=1)
-    hidden_size: int = bounded(least=1)
-    decoder_hidden_size: int = bounded(least=1)
-    upsampling_ratios: tuple[int, ...] = bounded(least=1)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], *, source: str = "config.json") -> XCodecConfig:
-        """From the released JSON, of which the encoding half is not looked at. Raises ConfigMismatch."""
-        acoustic = values.get("acoustic_model_config")
-        if values.get("model_type") != "xcodec" or not isinstance(acoustic, Mapping):
-            raise ConfigMismatch(f"{source}: this is not the configuration of an xcodec model with an acoustic part")
-        names = ("hidden_size", "decoder_hidden_size", "upsampling_ratios")
-        inner = {key: acoustic[key] for key in names if key in acoustic}
-        own = {key: values[key] for key in ("sample_rate", "codebook_size", "codebook_dim") if key in values}
-        config = parse_record(cls, {**own, **inner}, source=source)
-        halvings = 2 ** len(config.upsampling_ratios)
-        require(
-            [
-                (
-                    config.decoder_hidden_size % halvings != 0,
-                    f"decoder_hidden_size {config.decoder_hidden_size} cannot be halved once per upsampling ratio",
-                )
-            ],
-            source=source,
-        )
-        return config
-
-    @property
-    def hop_length(self) -> int:
-        """Samples a frame."""
-        return prod(self.upsampling_ratios)
 
 
 def _blocks(values: Mapping[str, Any], source: str) -> list[str]:

@@ -13,17 +13,40 @@ from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_half_split
 
 
+class Linear(nn.Linear):
+    """A bias-free product whose weights are not filled at random first: there can be thousands of them."""
+
+    def __init__(self, num_in: int, num_out: int) -> None:
+        super().__init__(num_in, num_out, bias=False)
+
+    def reset_parameters(self) -> None:
+        """Nothing: weights come from a checkpoint."""
+
+
 class SquaredReluMLP(nn.Module):
     """`down(relu(up x)^2)`: two matrices, no gate, no bias."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
-        self.up_proj = nn.Linear(dim, hidden, bias=False)
-        self.down_proj = nn.Linear(hidden, dim, bias=False)
+        self.up_proj = Linear(dim, hidden)
+        self.down_proj = Linear(hidden, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., dim] → same shape."""
-        return self.down_proj(self.up_proj(x).relu().square())
+        out: Tensor = self.down_proj(self.up_proj(x).relu().square())
+        return out
+
+
+class Embedding(nn.Module):
+    """A table of vectors; unlike torch's own it is not filled at random first, which imports a compiler."""
+
+    def __init__(self, size: int, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, dim))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids int64 [...] → [..., dim]."""
+        return nn.functional.embedding(ids, self.weight)
 
 
 class Attention(nn.Module):
@@ -31,10 +54,10 @@ class Attention(nn.Module):
 
     def __init__(self, dim: int, heads: int, kv_heads: int, head_dim: int, index: int) -> None:
         super().__init__()
-        self.q_proj = nn.Linear(dim, heads * head_dim, bias=False)
-        self.k_proj = nn.Linear(dim, kv_heads * head_dim, bias=False)
-        self.v_proj = nn.Linear(dim, kv_heads * head_dim, bias=False)
-        self.o_proj = nn.Linear(heads * head_dim, dim, bias=False)
+        self.q_proj = Linear(dim, heads * head_dim)
+        self.k_proj = Linear(dim, kv_heads * head_dim)
+        self.v_proj = Linear(dim, kv_heads * head_dim)
+        self.o_proj = Linear(heads * head_dim, dim)
         self.head_dim = head_dim
         self.index = index
 
@@ -44,7 +67,8 @@ class Attention(nn.Module):
         q, k, v = self.q_proj(x).unflatten(-1, shape), self.k_proj(x).unflatten(-1, shape), self.v_proj(x)
         if rope is not None:
             q, k = rotate_half_split(q, rope), rotate_half_split(k, rope)
-        return self.o_proj(call.attend(self.index, q, k, v.unflatten(-1, shape)).flatten(-2))
+        out: Tensor = self.o_proj(call.attend(self.index, q, k, v.unflatten(-1, shape)).flatten(-2))
+        return out
 
 
 class DenseLayer(nn.Module):
@@ -62,7 +86,8 @@ class DenseLayer(nn.Module):
     def forward(self, h: Tensor, call: Call, rope: Tensor) -> Tensor:
         """h [row, dim], rope table [row, head_dim / 2, 2] → same shape as h."""
         h = h + self.self_attn(self.input_layernorm(h), call, rope)
-        return h + self.mlp(self.post_attention_layernorm(h))
+        out: Tensor = h + self.mlp(self.post_attention_layernorm(h))
+        return out
 
 
 class DenseStack(nn.Module):
@@ -70,7 +95,7 @@ class DenseStack(nn.Module):
 
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(DenseLayer(config, index) for index in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
 
@@ -83,7 +108,7 @@ class DenseLM(nn.Module):
         self.config = config
         self.model = DenseStack(config)
         if not config.tie_word_embeddings:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.lm_head = Linear(config.hidden_size, config.vocab_size)
 
     def new_lane(self, capacity: int, limit: int | None = None) -> Lane:
         """An empty lane with room for `capacity` positions to begin with, `limit` at most as far as is known."""
@@ -106,7 +131,8 @@ class DenseLM(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids int64 [...] → [..., dim]."""
-        return self.model.embed_tokens(ids)
+        out: Tensor = self.model.embed_tokens(ids)
+        return out
 
     def prefill(self, embeddings: Tensor, lane: Lane) -> Tensor:
         """Takes embeddings [time, dim] into a fresh lane → normed hidden rows [time, dim]."""
@@ -126,9 +152,14 @@ class DenseLM(nn.Module):
         taken = len(h) if isinstance(call, Prefill) else 1
         for lane in call.lanes:
             lane.kv.reserve(lane.length + taken)
-        rope = rope_table(positions, self.config.head_dim, self.config.rope_theta)
+        angles = (self.config.head_dim, self.config.rope_theta)
+        if isinstance(call, Prefill):
+            rope = rope_table(positions, *angles)
+        else:  # one by one: a cosine's last bit can depend on where the tensor ends, hence on the neighbours
+            rope = torch.cat([rope_table(position, *angles) for position in positions[:, None]])
         for layer in self.model.layers:
             h = layer(h, call, rope)
         for lane in call.lanes:
             lane.kv.length += taken
-        return self.model.norm(h)
+        out: Tensor = self.model.norm(h)
+        return out

@@ -1,4 +1,4 @@
-"""Audex as the engine sees it: requests of five tasks become jobs, frames become samples or text (AUDEX spec, 1 and 6)."""
+"""Audex as the engine sees it: five tasks become jobs, frames become samples or text (AUDEX spec, 1 and 6)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from oscine.audio.resample import resample
-from oscine.errors import InvalidRequest, UnknownVoice, UnsupportedFeature
+from oscine.audio.resample import resample, resampled_length
+from oscine.errors import GenerationError, InvalidRequest, UnknownVoice, UnsupportedFeature
 from oscine.families.audex.decoders import SilentDecoder, SoundDecoder, SpeechStreamDecoder
 from oscine.families.audex.frontend import SAMPLE_RATE, cut_clips, log_mel, normalize, num_clips
 from oscine.families.audex.jobs import Deferred, JobMaker, LMJob
@@ -62,8 +62,8 @@ LARGEST_PROBE = 2**26
 def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> AudexFamily:
     """The checkpoint in `folder` (the root of the released layout); codecs in float32. Raises a `CheckpointError`."""
     model = load_model(folder, device=device, dtype=dtype)
-    weights = [module.weight for module in model.lm.modules() if isinstance(module, torch.nn.Linear)]
-    sizes = {(weight.shape[1], weight.shape[0]) for weight in weights if weight.numel() <= LARGEST_PROBE}
+    matrices = [value for value in model.lm.parameters() if value.dim() == 2 and value.numel() <= LARGEST_PROBE]
+    sizes = {(value.shape[1], value.shape[0]) for value in matrices}
     return AudexFamily(model, check_exact(device, dtype, linears=sizes), name=name)
 
 
@@ -200,11 +200,11 @@ class AudexFamily:
         plain = replace(request, temperature=None, top_k=None, top_p=None, max_new_tokens=None)
 
         def chat(before: Job) -> LMJob:
-            prompt = chat_prompt(self.text_of(before))
+            prompt = chat_prompt(self._words(before, "no words were understood in the audio"))
             return self._maker.answer(prompt, sampling=TEXT, max_new_tokens=TEXT_TOKENS)
 
         def speak(before: Job) -> LMJob:
-            return self._spoken(request, self.text_of(before), CONVERSE_SCALE)
+            return self._spoken(request, self._words(before, "the model had no answer"), CONVERSE_SCALE)
 
         said = self._job(f"{request_id}.0", self._heard(plain, TRANSCRIBE_QUESTION), seed)
         chatting = Deferred(make=chat, output="text", max_length=SPOKEN_PROMPT + TEXT_TOKENS)
@@ -215,6 +215,13 @@ class AudexFamily:
         return [said, answered, self._job(f"{request_id}.2", spoken, derive_seed(seed, 2), after=answered)]
 
     # Jobs
+
+    def _words(self, job: Job, otherwise: str) -> str:
+        """The answer of a text job; raises GenerationError when it is empty."""
+        text = self.text_of(job)
+        if not text:
+            raise GenerationError(f"{otherwise}; try again with clearer or longer audio")
+        return text
 
     def _spoken(self, request: Request, text: str, default_scale: float) -> LMJob:
         scale = default_scale if request.cfg_scale is None else request.cfg_scale
@@ -262,9 +269,8 @@ class AudexFamily:
 def _mel(audio: AudioInput | None) -> Tensor:
     """Log-mel clips of a request's audio. Raises BadAudio, InputTooLong."""
     assert audio is not None, "checked before"
-    num_clips(ceil(len(audio.samples) * SAMPLE_RATE / audio.sample_rate))  # refuse before the work
-    samples = resample(normalize(audio.samples), audio.sample_rate, SAMPLE_RATE)
-    return log_mel(cut_clips(samples))
+    num_clips(resampled_length(len(audio.samples), audio.sample_rate, SAMPLE_RATE))  # refuse before the work
+    return log_mel(cut_clips(normalize(resample(audio.samples, audio.sample_rate, SAMPLE_RATE))))
 
 
 def _sampling(request: Request, defaults: Sampling) -> Sampling:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
-from oscine.families.audex.dense import Attention, SquaredReluMLP
+from oscine.families.audex.dense import Attention, Embedding, Linear, SquaredReluMLP
 from oscine.families.audex.lanes import Call, Decode, Lane, LaneKV, Prefill
 from oscine.families.audex.mamba import Mamba
 from oscine.families.audex.moe import MoE
@@ -55,7 +55,7 @@ class HybridStack(nn.Module):
 
     def __init__(self, config: HybridConfig) -> None:
         super().__init__()
-        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embeddings = Embedding(config.vocab_size, config.hidden_size)
         ordinals = [config.blocks[:i].count(kind) for i, kind in enumerate(config.blocks)]
         self.layers = nn.ModuleList(
             Block(config, kind, index) for kind, index in zip(config.blocks, ordinals, strict=True)
@@ -71,7 +71,7 @@ class HybridLM(nn.Module):
         self.config = config
         self.backbone = HybridStack(config)
         if not config.tie_word_embeddings:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.lm_head = Linear(config.hidden_size, config.vocab_size)
 
     def new_lane(self, capacity: int, limit: int | None = None) -> Lane:
         """An empty lane with room for `capacity` positions to begin with, `limit` at most as far as is known."""
@@ -96,7 +96,8 @@ class HybridLM(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids int64 [...] → [..., dim]."""
-        return self.backbone.embeddings(ids)
+        out: Tensor = self.backbone.embeddings(ids)
+        return out
 
     def prefill(self, embeddings: Tensor, lane: Lane) -> Tensor:
         """Takes embeddings [time, dim] into a fresh lane → normed hidden rows [time, dim]."""
@@ -121,7 +122,8 @@ class HybridLM(nn.Module):
             h = block(h, call)
         for lane in call.lanes:
             lane.kv.length += taken
-        return self.backbone.norm_f(h)
+        out: Tensor = self.backbone.norm_f(h)
+        return out
 
 
 def _mixer(config: HybridConfig, kind: str, index: int) -> nn.Module:

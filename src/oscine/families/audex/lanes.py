@@ -112,7 +112,7 @@ class Decode:
         for row, lane in enumerate(self.lanes):
             keys, values = lane.kv.append(layer, k[row, :, None], v[row, :, None])
             # The heads that share keys stand in as queries of one head: nothing is repeated or masked.
-            grouped = q[row].unflatten(0, (keys.shape[0], -1))[None]
+            grouped = torch.unflatten(q[row], 0, (keys.shape[0], -1))[None]
             out[row] = F.scaled_dot_product_attention(grouped, keys[None], values[None])[0].flatten(0, 1)
         return out
 

@@ -1,10 +1,10 @@
-"""Reads an Audex checkpoint folder: language model, codecs, audio tower and tokenizer, each strictly (AUDEX spec, 1.1)."""
+"""Reads an Audex checkpoint folder, each part of it strictly (AUDEX spec, 1.1)."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,16 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from oscine.checkpoint.config import read_json
+from oscine.checkpoint.config import read_json, require
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import ConfigMismatch, MissingFile
 from oscine.families.audex import frontend
 from oscine.families.audex.audio_tower import AudioTower
+from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import (
     AudioConfig,
     DenseConfig,
     LMConfig,
-    SpeechDecoderConfig,
-    XCodecConfig,
     parse_lm_config,
 )
 from oscine.families.audex.dense import DenseLM
@@ -53,15 +52,16 @@ XCODEC_VARIABLE = "XCODEC1_PATH"
 
 LanguageModel = DenseLM | HybridLM
 
-PREPROCESSOR = {
-    "feature_size": frontend.NUM_MEL_BINS,
-    "sampling_rate": frontend.SAMPLE_RATE,
-    "hop_length": frontend.HOP_LENGTH,
-    "n_fft": frontend.FFT_SIZE,
-    "n_samples": frontend.CLIP_SAMPLES,
-    "padding_side": "right",
-    "padding_value": 0.0,
-}
+PREPROCESSOR = (
+    ("feature_size", frontend.NUM_MEL_BINS),
+    ("sampling_rate", frontend.SAMPLE_RATE),
+    ("hop_length", frontend.HOP_LENGTH),
+    ("n_fft", frontend.FFT_SIZE),
+    ("n_samples", frontend.CLIP_SAMPLES),
+    ("padding_side", "right"),
+    ("padding_value", 0.0),
+)
+"""What `preprocessor_config.json` must say: the front end has these built in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +86,14 @@ def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> Audex
     folders = [root / name for name in (AUDIOGEN_FOLDER, FULL_FOLDER) if (root / name / "config.json").is_file()]
     if not folders:
         raise MissingFile(f"{root} has neither {AUDIOGEN_FOLDER} nor {FULL_FOLDER} with a config.json")
-    configs = {folder.name: _lenient_json(folder / "config.json") for folder in folders}
-    parsed = {name: parse_lm_config(values, source=f"{root / name}/config.json") for name, values in configs.items()}
-    kinds = {type(config) for config in parsed.values()}
-    if len(kinds) > 1:
-        raise ConfigMismatch(f"{root}: {AUDIOGEN_FOLDER} and {FULL_FOLDER} hold models of different sizes")
-    folder, config = folders[0], parsed[folders[0].name]
+    configs = _lm_configs(folders)
+    folder, config = folders[0], configs[folders[0].name]
+    tokenizer, tokens = load_tokenizer(folder / "tokenizer.json", vocab_size=config.vocab_size)
     shards = {folder.name: shard_paths(folder) for folder in folders}
     lm = load_lm(config, lm_keys(shards[folder.name], tied=config.tie_word_embeddings), device=device, dtype=dtype)
-    tokenizer_path = folder / "tokenizer.json"
-    if not tokenizer_path.is_file():
-        raise MissingFile(f"{tokenizer_path} is missing")
-    tokenizer = Tokenizer.from_file(str(tokenizer_path))
-    tokens = TokenSpace.of(tokenizer, source=str(tokenizer_path))
-    if tokens.largest >= config.vocab_size:
-        raise ConfigMismatch(f"{tokenizer_path}: token {tokens.largest} is beyond the {config.vocab_size} rows")
     tower = None
-    if FULL_FOLDER in configs and _same_lm(shards, parsed):
-        tower = load_tower(root / FULL_FOLDER, configs[FULL_FOLDER], shards[FULL_FOLDER], config, device, dtype)
+    if FULL_FOLDER in configs and _same_lm(shards, configs):
+        tower = load_tower(root / FULL_FOLDER, shards[FULL_FOLDER], config.hidden_size, device=device, dtype=dtype)
     xcodec_folder = find_xcodec(root)
     return AudexModel(
         lm=lm,
@@ -113,6 +103,20 @@ def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> Audex
         tokenizer=tokenizer,
         tokens=tokens,
     )
+
+
+def load_tokenizer(path: Path, *, vocab_size: int) -> tuple[Tokenizer, TokenSpace]:
+    """The tokenizer and the ids read from it. Raises MissingFile, or ConfigMismatch for one that does not fit."""
+    if not path.is_file():
+        raise MissingFile(f"{path} is missing")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing more specific
+        raise ConfigMismatch(f"{path} is not a readable tokenizer: {error}") from error
+    tokens = TokenSpace.of(tokenizer, source=str(path))
+    if tokens.largest >= vocab_size:
+        raise ConfigMismatch(f"{path}: token {tokens.largest} is beyond the model's {vocab_size} rows")
+    return tokenizer, tokens
 
 
 def load_lm(config: LMConfig, shards: Mapping[str, Path], *, device: torch.device, dtype: torch.dtype) -> LanguageModel:
@@ -125,26 +129,22 @@ def load_lm(config: LMConfig, shards: Mapping[str, Path], *, device: torch.devic
 
 
 def load_tower(
-    folder: Path,
-    values: Mapping[str, Any],
-    shards: Mapping[str, Path],
-    config: LMConfig,
-    device: torch.device,
-    dtype: torch.dtype,
+    folder: Path, shards: Mapping[str, Path], text_dim: int, *, device: torch.device, dtype: torch.dtype
 ) -> AudioTower:
     """The audio tower of the full checkpoint, after its feature extractor was found to be the one built in here."""
+    values = _lenient_json(folder / "config.json")
     audio = AudioConfig.from_dict(values, source=f"{folder}/config.json")
     path = folder / str(values.get("audio_preprocessor_path", "audio_preprocessor")) / "preprocessor_config.json"
     stated = _lenient_json(path)
-    wrong = [
-        f"{key} is {stated.get(key)!r}, not {value!r}"
-        for key, value in PREPROCESSOR.items()
-        if stated.get(key) != value
-    ]
-    if wrong:
-        raise ConfigMismatch(f"{path}: {'; '.join(wrong)}")
+    require(
+        [
+            (stated.get(key) != value, f"{key} must be {value!r}, got {stated.get(key)!r}")
+            for key, value in PREPROCESSOR
+        ],
+        source=str(path),
+    )
     with torch.device("meta"):
-        tower = AudioTower(audio, config.hidden_size)
+        tower = AudioTower(audio, text_dim)
     load_strict(tower, read_shards(audio_keys(shards)), dtype=dtype, device=device, source=str(folder))
     return tower.eval()
 
@@ -183,6 +183,18 @@ def load_xcodec(folder: Path, *, device: torch.device) -> XCodecDecoder:
     tensors = xcodec_tensors(path, XCODEC1_NUM_CODEBOOKS)
     load_strict(decoder, tensors, dtype=torch.float32, device=device, source=str(path), rules=XCODEC_RULES)
     return decoder.eval()
+
+
+def _lm_configs(folders: Sequence[Path]) -> dict[str, LMConfig]:
+    """The language model's configuration by checkpoint folder; all must be of one size."""
+    configs = {
+        folder.name: parse_lm_config(_lenient_json(folder / "config.json"), source=f"{folder}/config.json")
+        for folder in folders
+    }
+    if len({type(config) for config in configs.values()}) > 1:
+        kinds = ", ".join(f"{name} {type(config).__name__}" for name, config in configs.items())
+        raise ConfigMismatch(f"{folders[0].parent} mixes two sizes of Audex: {kinds}")
+    return configs
 
 
 def _same_lm(shards: Mapping[str, Mapping[str, Path]], configs: Mapping[str, LMConfig]) -> bool:

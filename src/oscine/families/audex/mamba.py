@@ -11,14 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
+from oscine.families.audex.dense import Linear
 from oscine.families.audex.lanes import Call, MambaState, Prefill
 
 
 def gated_group_norm(y: Tensor, gate: Tensor, weight: Tensor, group_size: int, eps: float) -> Tensor:
     """`y * silu(gate)`, then RMS over groups of channels, in float32, cast to y's dtype BEFORE `weight`."""
-    gated = (y.float() * F.silu(gate.float())).unflatten(-1, (-1, group_size))
+    gated = torch.unflatten(y.float() * F.silu(gate.float()), -1, (-1, group_size))
     normed = gated * torch.rsqrt(gated.square().mean(-1, keepdim=True) + eps)
-    return normed.flatten(-2).to(y.dtype) * weight
+    out: Tensor = normed.flatten(-2).to(y.dtype) * weight
+    return out
 
 
 class GatedNorm(nn.Module):
@@ -43,7 +45,7 @@ class Mamba(nn.Module):
         self.config = config
         self.index = index
         inner, heads = config.inner_size, config.mamba_num_heads
-        self.in_proj = nn.Linear(config.hidden_size, inner + config.conv_size + heads, bias=False)
+        self.in_proj = Linear(config.hidden_size, inner + config.conv_size + heads)
         self.conv1d = nn.Conv1d(
             config.conv_size, config.conv_size, config.conv_kernel, groups=config.conv_size, bias=config.use_conv_bias
         )
@@ -51,7 +53,7 @@ class Mamba(nn.Module):
         self.D = nn.Parameter(torch.zeros(heads))
         self.dt_bias = nn.Parameter(torch.zeros(heads))
         self.norm = GatedNorm(inner, inner // config.n_groups, config.layer_norm_epsilon)
-        self.out_proj = nn.Linear(inner, config.hidden_size, bias=False)
+        self.out_proj = Linear(inner, config.hidden_size)
 
     def new_state(self) -> MambaState:
         """The state before the first token: zeros."""
@@ -72,25 +74,30 @@ class Mamba(nn.Module):
         config = self.config
         sizes = [config.inner_size, config.conv_size, config.mamba_num_heads]
         gate, conv_in, dt = self.in_proj(x).split(sizes, dim=-1)
-        step = F.softplus(dt.float() + self.dt_bias.float())
         if isinstance(call, Prefill):
-            y = self._scan(conv_in, step, call.lanes[0].mamba[self.index])
+            y = self.norm(self._scan(conv_in, self._step_size(dt), call.lanes[0].mamba[self.index]), gate)
         else:
             y = torch.zeros_like(gate)
-            for row, lane in enumerate(call.lanes):
-                y[row] = self._step(conv_in[row], step[row], lane.mamba[self.index])
-        return self.out_proj(self.norm(y, gate))
+            for row, lane in enumerate(call.lanes):  # all of it: even silu's bits can depend on the tensor's length
+                mixed = self._step(conv_in[row], self._step_size(dt[row]), lane.mamba[self.index])
+                y[row] = self.norm(mixed, gate[row])
+        out: Tensor = self.out_proj(y)
+        return out
+
+    def _step_size(self, dt: Tensor) -> Tensor:
+        """dt [..., head] → step sizes float32, positive and not clamped."""
+        return F.softplus(dt.float() + self.dt_bias.float())
 
     def _split(self, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Conv outputs [..., conv_size] → x float32 [..., head, head_dim], B and C float32 [..., head, state]."""
         config = self.config
         heads, groups, states = config.mamba_num_heads, config.n_groups, config.ssm_state_size
-        x, b, c = mixed.float().split([config.inner_size, groups * states, groups * states], dim=-1)
+        x, b, c = torch.split(mixed.float(), [config.inner_size, groups * states, groups * states], dim=-1)
         b, c = (
-            part.unflatten(-1, (groups, states)).repeat_interleave(heads // groups, dim=-2).contiguous()
+            torch.unflatten(part, -1, (groups, states)).repeat_interleave(heads // groups, dim=-2).contiguous()
             for part in (b, c)
         )
-        return x.unflatten(-1, (heads, -1)), b, c
+        return torch.unflatten(x, -1, (heads, -1)), b, c
 
     def _step(self, conv_in: Tensor, step: Tensor, state: MambaState) -> Tensor:
         """One token of one lane: conv_in [conv_size], step [head] → y [inner] in conv_in's dtype."""

@@ -19,17 +19,19 @@ class Router(nn.Module):
         self.weight = nn.Parameter(torch.zeros(config.n_routed_experts, config.hidden_size))
         self.e_score_correction_bias = nn.Parameter(torch.zeros(config.n_routed_experts))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, *, row_by_row: bool = False) -> tuple[Tensor, Tensor]:
         """x [row, dim] → (experts int64 [row, chosen], weights float32 [row, chosen]).
 
         The bias steers the choice but is no part of the weights. With several groups of experts, only the best
         `topk_group` groups, by the sum of their two best scores, are eligible.
         """
         config = self.config
-        scores = nn.functional.linear(x.float(), self.weight.float()).sigmoid()
+        products = nn.functional.linear(x.float(), self.weight.float())
+        # A sigmoid's last bit can depend on where the tensor ends, hence on the neighbours.
+        scores = torch.stack([row.sigmoid() for row in products]) if row_by_row else products.sigmoid()
         choice = scores + self.e_score_correction_bias.float()
         if config.topk_group < config.n_group:
-            groups = choice.unflatten(-1, (config.n_group, -1))
+            groups = torch.unflatten(choice, -1, (config.n_group, -1))
             best = groups.topk(min(2, groups.shape[-1]), dim=-1).values.sum(-1).topk(config.topk_group, dim=-1).indices
             closed = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(-1, best, False)
             choice = groups.masked_fill(closed[..., None], float("-inf")).flatten(-2)
@@ -57,7 +59,7 @@ class MoE(nn.Module):
         has. In a decode call each expert therefore works on as many rows as the call has, the rest being zeros, which
         costs nothing while reading the weights is what takes the time. Padding rows of the call are not routed.
         """
-        experts, weights = self.gate(x)
+        experts, weights = self.gate(x, row_by_row=isinstance(call, Decode))
         routed = experts[: len(call.lanes)] if isinstance(call, Decode) else experts
         parts = x.new_zeros(*experts.shape, x.shape[-1])  # [row, chosen, dim]
         for expert in routed.unique().tolist():
@@ -66,7 +68,8 @@ class MoE(nn.Module):
             if isinstance(call, Decode):
                 taken = torch.cat([taken, x.new_zeros(len(x) - len(rows), x.shape[-1])])
             parts[rows, places] = self.experts[expert](taken)[: len(rows)]
-        out = torch.zeros_like(x, dtype=torch.float32)
+        total = torch.zeros_like(x, dtype=torch.float32)
         for place in range(experts.shape[1]):  # summed in the router's order, row by row the same
-            out = out + weights[:, place, None] * parts[:, place].float()
-        return out.to(x.dtype) + self.shared_experts(x)
+            total = total + weights[:, place, None] * parts[:, place].float()
+        out: Tensor = total.to(x.dtype) + self.shared_experts(x)
+        return out

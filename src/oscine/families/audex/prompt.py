@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from tokenizers import Tokenizer
@@ -118,7 +119,7 @@ class PromptEncoder:
             cuts = sorted({cut for cut in found if cut < len(part)})
             if cuts:
                 bounds = [0, *cuts, len(part)]
-                waiting += reversed([part[a:b] for a, b in zip(bounds, bounds[1:], strict=False)])
+                waiting += reversed([part[a:b] for a, b in pairwise(bounds)])
             else:
                 ids += [token for token in encoding.ids if token not in self._control]
         return ids

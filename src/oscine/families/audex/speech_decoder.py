@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audex.config import SpeechDecoderConfig
+from oscine.families.audex.codec_config import SpeechDecoderConfig
 from oscine.families.audex.lanes import LaneKV
 from oscine.layers.rope import rope_table, rotate_interleaved
 
@@ -56,7 +56,8 @@ class DecoderAttention(nn.Module):
         if kv is not None:
             keys, values = kv.append(layer, k[0], v[0])
             k, v = keys[None], values[None]
-        return self.c_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2))
+        out: Tensor = self.c_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2))
+        return out
 
 
 class DecoderMLP(nn.Module):
@@ -69,7 +70,8 @@ class DecoderMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., dim] → same shape."""
-        return self.fc2(F.silu(self.fc1(x)))
+        out: Tensor = self.fc2(F.silu(self.fc1(x)))
+        return out
 
 
 class DecoderBlock(nn.Module):
@@ -85,7 +87,8 @@ class DecoderBlock(nn.Module):
     def forward(self, x: Tensor, rope: Tensor, visible: Tensor | None, layer: int, kv: LaneKV | None) -> Tensor:
         """x [batch, time, dim] → same shape."""
         x = x + self.att(self.att_norm(x), rope, visible, layer, kv)
-        return x + self.mlp(self.ffn_norm(x))
+        out: Tensor = x + self.mlp(self.ffn_norm(x))
+        return out
 
 
 class Backbone(nn.Module):
@@ -109,7 +112,8 @@ class Backbone(nn.Module):
             x = block(x, rope, visible, layer, kv)
         if kv is not None:
             kv.length += time
-        return self.final_layer_norm(x)
+        out: Tensor = self.final_layer_norm(x)
+        return out
 
 
 class WaveHead(nn.Module):
@@ -121,7 +125,8 @@ class WaveHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [batch, time, dim] → [batch, time * hop_length]."""
-        return self.proj(x).tanh().flatten(1)
+        out: Tensor = self.proj(x).tanh().flatten(1)
+        return out
 
 
 class DecoderModule(nn.Module):
@@ -146,7 +151,8 @@ class DecoderModule(nn.Module):
         lacking = num_frames + self.steps - projected.shape[1]
         x = F.pad(projected, (0, 0, 0, max(lacking, 0)))[:, : num_frames + self.steps].transpose(1, 2)
         mixed = self.lookahead_proj(F.silu(self.lookahead_conv(x))).transpose(1, 2)
-        return projected[:, :num_frames] + mixed
+        out: Tensor = projected[:, :num_frames] + mixed
+        return out
 
 
 class TokenEmbedder(nn.Module):
@@ -162,7 +168,8 @@ class TokenEmbedder(nn.Module):
         levels = torch.tensor(self.levels, device=ids.device)
         places = torch.tensor([prod(self.levels[:k]) for k in range(len(self.levels))], device=ids.device)
         digits = (ids[..., None] // places) % levels
-        return self.project_out(digits * (2.0 / (levels - 1)) - 1.0)
+        out: Tensor = self.project_out(digits * (2.0 / (levels - 1)) - 1.0)
+        return out
 
 
 class SpeechDecoder(nn.Module):
@@ -178,13 +185,15 @@ class SpeechDecoder(nn.Module):
         """ids int64 [batch, frame] → what the look-ahead reads [batch, frame, dim]. ValueError for an id too large."""
         if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.codebook_size:
             raise ValueError(f"speech tokens must be in 0..{self.config.codebook_size - 1}, got {int(ids.max())}")
-        return self.module.fc_post_a(self.audex_speech_token_embedder(ids))
+        out: Tensor = self.module.fc_post_a(self.audex_speech_token_embedder(ids))
+        return out
 
     def forward(self, ids: Tensor) -> Tensor:
         """ids int64 [batch, frame] → samples [batch, 1, sample], all at once."""
         projected = self.project(ids)
         x = self.module.look_ahead(projected, ids.shape[1])
-        return self.module.head(self.module.backbone(x))[:, None]
+        out: Tensor = self.module.head(self.module.backbone(x))[:, None]
+        return out
 
     def new_kv(self) -> LaneKV:
         """An empty cache for one stream."""
@@ -210,7 +219,8 @@ class SpeechDecoder(nn.Module):
         device = self.module.fc_post_a.weight.device
         seen = torch.tensor([list(ids[: num_frames + self.config.lookahead_steps])], device=device)
         x = self.module.look_ahead(self.project(seen), num_frames)
-        return self.module.head(self.module.backbone(x, kv))[0]
+        out: Tensor = self.module.head(self.module.backbone(x, kv))[0]
+        return out
 
 
 class SpeechSession:

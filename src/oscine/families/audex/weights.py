@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,7 +80,7 @@ def xcodec_tensors(path: Path, num_codebooks: int) -> Iterator[tuple[str, Tensor
             yield key, tensor
 
 
-def _find_shard(folder: Path, name: Any, index_path: Path) -> Path:
+def _find_shard(folder: Path, name: str, index_path: Path) -> Path:
     if Path(name).name != name:
         raise ConfigMismatch(f"{index_path}: {name!r} must be a plain file name")
     places = [folder / name, folder.parent / FULL_FOLDER / name]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from oscine.families.audex.config import XCodecConfig
+from oscine.families.audex.codec_config import XCodecConfig
 from oscine.families.audex.tta import XCODEC1_NUM_CODEBOOKS
 
 MAX_FRAMES = 500
@@ -44,7 +44,8 @@ class ResidualUnit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [batch, channel, time] → same shape."""
-        return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+        out: Tensor = x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+        return out
 
 
 class DecoderBlock(nn.Module):
@@ -65,7 +66,8 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [batch, channel, time] → [batch, channel / 2, time * stride]."""
-        return self.res_unit3(self.res_unit2(self.res_unit1(self.conv_t1(self.snake1(x)))))
+        out: Tensor = self.res_unit3(self.res_unit2(self.res_unit1(self.conv_t1(self.snake1(x)))))
+        return out
 
 
 class AcousticDecoder(nn.Module):
@@ -87,7 +89,8 @@ class AcousticDecoder(nn.Module):
         x = self.conv1(x)
         for block in self.block:
             x = block(x)
-        return self.conv2(self.snake1(x))
+        out: Tensor = self.conv2(self.snake1(x))
+        return out
 
 
 class Codebook(nn.Module):
@@ -105,6 +108,10 @@ class Quantizer(nn.Module):
         super().__init__()
         self.codebook = Codebook(config.codebook_size, config.codebook_dim)
 
+    def forward(self, codes: Tensor) -> Tensor:
+        """codes int64 [batch, frame] → vectors [batch, frame, dim]."""
+        return nn.functional.embedding(codes, self.codebook.embed)
+
 
 class ResidualQuantizer(nn.Module):
     """The first four quantisers, summed; the released model has eight, of which Audex uses these."""
@@ -115,10 +122,8 @@ class ResidualQuantizer(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """codes int64 [batch, codebook, frame] → [batch, dim, frame]."""
-        total = torch.zeros((), device=codes.device)
-        for index, quantizer in enumerate(self.quantizers):
-            total = total + nn.functional.embedding(codes[:, index], quantizer.codebook.embed)
-        return total.transpose(1, 2)
+        looked_up = [quantizer(codes[:, index]) for index, quantizer in enumerate(self.quantizers)]
+        return torch.stack(looked_up).sum(0).transpose(1, 2)
 
 
 class XCodecDecoder(nn.Module):
@@ -134,7 +139,8 @@ class XCodecDecoder(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """codes int64 [batch, codebook, frame] → [batch, 1, sample]."""
         latents = self.fc2(self.quantizer(codes).transpose(1, 2)).transpose(1, 2)
-        return self.acoustic_decoder(latents)
+        out: Tensor = self.acoustic_decoder(latents)
+        return out
 
     def decode_ids(self, codec_ids: Sequence[Sequence[int]] | Tensor, max_frames: int = MAX_FRAMES) -> Tensor:
         """Samples float32 [sample] of codec ids [frame, codebook], each with its codebook's offset, as generated.
@@ -145,4 +151,5 @@ class XCodecDecoder(nn.Module):
         ids = torch.as_tensor(codec_ids, dtype=torch.int64, device=self.fc2.weight.device)[:max_frames]
         offsets = torch.arange(XCODEC1_NUM_CODEBOOKS, device=ids.device) * size
         codes = (ids - offsets).clamp(0, size - 1)
-        return self(codes.T[None])[0, 0]
+        out: Tensor = self(codes.T[None])[0, 0]
+        return out

@@ -16,7 +16,8 @@ MAY_BE_ZERO = frozenset({"encoder_transformer_layers", "n_residual_codebooks", "
 class CodecConfig:
     """Dimensions of a codec; the defaults are the released one (AUDIO8 spec, section 2).
 
-    Rates and factors may have any length; `decoder_rates` must have the product of `encoder_rates`. Raises ConfigMismatch when values do not fit each other.
+    Rates and factors may have any length; `decoder_rates` must have the product of `encoder_rates`. Raises
+    ConfigMismatch when values do not fit each other.
     """
 
     sample_rate: int = 44100

@@ -71,4 +71,5 @@ def _fold(g: Tensor, v: Tensor) -> Tensor:
         raise WeightMismatch(f"codec file: weight norm shapes {tuple(g.shape)} and {tuple(v.shape)} do not fit")
     wide = v.float()
     norm = torch.linalg.vector_norm(wide, dim=tuple(range(1, v.dim())), keepdim=True)
-    return (wide * (g.float().reshape(norm.shape) / norm)).to(v.dtype)
+    folded: Tensor = wide * (g.float().reshape(norm.shape) / norm)
+    return folded.to(v.dtype)

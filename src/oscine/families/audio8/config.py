@@ -139,7 +139,7 @@ class LMConfig:
 
         A `slow_backbone` of `falcon_h1`, or the presence of `mamba_d_ssm`, makes it hybrid.
         """
-        is_hybrid = values.get("slow_backbone") == "falcon_h1" or "mamba_d_ssm" in values
+        is_hybrid = values.get("slow_backbone") == "falcon_h1" or values.get("mamba_d_ssm") is not None
         own = {*field_names(cls, HybridConfig), "slow_backbone", "codec_config"} - {"hybrid"}
         known = own | {f"codec_post_{name}" for name in CODEC_POST_FIELDS}
         check_unknown_keys(values, known, IGNORED, source=source)

@@ -167,10 +167,15 @@ class Audio8Family:
                 f"nothing in the text can be spoken: {request.text[:60]!r}; give at least one letter or digit",
                 param="text",
             )
-        pieces = []
+        pieces: list[_Piece] = []
         for text in plan_pieces(cleaned, PIECE_WEIGHT):
             spoken = self._frontend.normalize(text) if normalize else text
-            pieces.append(_Piece(text=text, spoken=spoken, symbols=self._symbols(spoken)))
+            parts = plan_pieces(spoken, PIECE_WEIGHT)  # figures in words may be much longer than the figures
+            texts = [text] if len(parts) == 1 else parts
+            pieces += [
+                _Piece(text=own, spoken=part, symbols=self._symbols(part))
+                for own, part in zip(texts, parts, strict=True)
+            ]
         return pieces
 
     def _symbols(self, text: str) -> str:

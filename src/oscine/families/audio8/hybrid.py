@@ -89,10 +89,7 @@ class Mixer(nn.Module):
         groups, size = config.mamba_n_groups, config.mamba_d_state
         x, b, c = torch.split(columns.float(), [config.mamba_d_ssm, groups * size, groups * size], dim=-1)
         x = torch.unflatten(x, -1, (config.mamba_n_heads, config.mamba_d_head))
-        b, c = (
-            torch.unflatten(part, -1, (groups, size)).repeat_interleave(config.mamba_n_heads // groups, dim=2)
-            for part in (b, c)
-        )  # [row, time, head, d_state]
+        b, c = (self._for_heads(part) for part in (b, c))
         dt = in_rows(F.softplus, dt.float() + self.dt_bias.float())  # [row, time, head]
         decay = dt * -torch.exp(self.A_log.float())
         if x.shape[1] == 1:
@@ -100,6 +97,12 @@ class Mixer(nn.Module):
         else:
             y = scan_chunks(x, b, c, dt, decay, state, config.mamba_chunk_size)
         return (y + x * self.D.float()[:, None]).flatten(-2)
+
+    def _for_heads(self, part: Tensor) -> Tensor:
+        """B or C [row, time, group * d_state], each group's repeated for its heads → [row, time, head, d_state]."""
+        config = self.config
+        groups = torch.unflatten(part, -1, (config.mamba_n_groups, 1, config.mamba_d_state))
+        return groups.expand(-1, -1, -1, config.mamba_n_heads // config.mamba_n_groups, -1).flatten(2, 3)
 
 
 def scan_step(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, state: Tensor) -> Tensor:

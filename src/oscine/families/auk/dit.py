@@ -20,7 +20,8 @@ from oscine.families.auk.dit_blocks import (
     layer_norm,
     rope_table,
 )
-from oscine.families.auk.layouts import AuKStepContext, Layout, Packed, Padded, Rope, pad_rows
+from oscine.families.auk.layouts import AuKStepContext, Layout, Packed, Padded, Rope
+from oscine.families.auk.rows import RowRule
 from oscine.layers.norm import RMSNorm
 
 
@@ -68,6 +69,7 @@ class AuKTransformer(nn.Module):
         )
         self.norm_out = AdaNorm(dim, 2)
         self.proj_out = nn.Linear(dim, latent_dim)
+        self.row_rule = RowRule()  # what `step_packed` keeps to; see `rows.measured_rule`
         self._text_cache: Tensor | None = None
         self.eval().requires_grad_(False)
 
@@ -201,14 +203,14 @@ class AuKTransformer(nn.Module):
         xs [frame, latent] each, contexts of one request each, rows [request, width] of their modulation tables. On
         the CPU in float32 a result has the same bits whatever else is in the batch (see `layouts.Packed`).
         """
-        layout = Packed(contexts)
+        layout = Packed(contexts, self.row_rule)
         audio = []
         for x, context in zip(xs, contexts, strict=True):
             target = self.audio_embed(x[None]).expand(context.branches, -1, -1)
             both = target if context.prompt is None else torch.cat([context.prompt, target], dim=1)
-            audio.append(both.flatten(0, 1))
-        text = pad_rows([context.c.flatten(0, 1) for context in contexts])
-        return layout.split_targets(self._velocity(text, pad_rows(audio), rows, layout))
+            audio.append(both)
+        text = layout.pack([context.c for context in contexts])
+        return layout.split_targets(self._velocity(text, layout.pack(audio), rows, layout))
 
     @torch.no_grad()
     def modulation_table(self, timesteps: Tensor) -> Tensor:
@@ -236,13 +238,9 @@ class AuKTransformer(nn.Module):
         x = layout.merge(text, audio)
         for block in self.single_transformer_blocks:
             x = block(x, parts.pop(0), layout)
-        return self.head(layout.targets(x), layout.spread(parts.pop(0), "target"))
-
-    def head(self, x: Tensor, modulation: Tensor) -> Tensor:
-        """Velocity of the last block's output; modulation is (scale, shift), unlike in the blocks."""
-        scale, shift = modulation.chunk(2, dim=-1)
-        velocity: Tensor = self.proj_out(layer_norm(x) * (1 + scale) + shift)
-        return velocity
+        # The head's modulation is (scale, shift), unlike the blocks'.
+        scale, shift = layout.spread(parts.pop(0), "target").chunk(2, dim=-1)
+        return layout.apply(self.proj_out, layer_norm(layout.targets(x)) * (1 + scale) + shift)
 
     def _ada_norms(self) -> list[AdaNorm]:
         return [module for module in self.modules() if isinstance(module, AdaNorm)]

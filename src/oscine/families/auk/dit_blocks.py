@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.auk.layouts import Heads, Layout, Rope
+from oscine.layers.exact import in_rows
 from oscine.layers.norm import RMSNorm
 
 LN_EPS = 1e-6
@@ -121,11 +122,10 @@ class FeedForward(nn.Module):
         self.linear_in = nn.Linear(dim, 2 * inner, bias=False)
         self.linear_out = nn.Linear(inner, dim, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., dim] → same shape."""
-        a, b = self.linear_in(x).chunk(2, dim=-1)
-        out: Tensor = self.linear_out(F.silu(a) * b)
-        return out
+    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+        """x [batch, time, dim] → same shape."""
+        a, b = layout.apply(self.linear_in, x).chunk(2, dim=-1)
+        return layout.apply(self.linear_out, in_rows(F.silu, a) * b)
 
 
 def _heads(packed: Tensor, dim_head: int, norms: tuple[nn.Module, nn.Module], rope: Rope) -> Heads:
@@ -149,10 +149,17 @@ class JointAttention(nn.Module):
 
     def forward(self, audio: Tensor, text: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """Outputs of the audio and of the text stream."""
-        audio_heads = _heads(self.to_qkv(audio), self.dim_head, (self.q_norm, self.k_norm), layout.rope_audio)
-        text_heads = _heads(self.to_qkv_c(text), self.dim_head, (self.c_q_norm, self.c_k_norm), layout.rope_text)
+        audio_heads = _heads(
+            layout.apply(self.to_qkv, audio), self.dim_head, (self.q_norm, self.k_norm), layout.rope_audio
+        )
+        text_heads = _heads(
+            layout.apply(self.to_qkv_c, text), self.dim_head, (self.c_q_norm, self.c_k_norm), layout.rope_text
+        )
         audio_out, text_out = layout.joint(audio_heads, text_heads)
-        return layout.zeroed(self.to_out[0](audio_out), "audio"), layout.zeroed(self.to_out_c(text_out), "text")
+        return (
+            layout.zeroed(layout.apply(self.to_out[0], audio_out), "audio"),
+            layout.zeroed(layout.apply(self.to_out_c, text_out), "text"),
+        )
 
 
 class SingleAttention(nn.Module):
@@ -167,8 +174,8 @@ class SingleAttention(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """x [batch, time, dim] → same shape."""
-        heads = _heads(self.to_qkv(x), self.dim_head, (self.q_norm, self.k_norm), layout.rope_single)
-        return layout.zeroed(self.to_out[0](layout.single(heads)), "single")
+        heads = _heads(layout.apply(self.to_qkv, x), self.dim_head, (self.q_norm, self.k_norm), layout.rope_single)
+        return layout.zeroed(layout.apply(self.to_out[0], layout.single(heads)), "single")
 
 
 class DoubleBlock(nn.Module):
@@ -188,8 +195,8 @@ class DoubleBlock(nn.Module):
         a = layout.spread(audio_rows, "audio").chunk(6, dim=-1)
         audio_out, text_out = self.attn(modulate(audio, a[0], a[1]), modulate(text, t[0], t[1]), layout)
         text, audio = text + t[2] * text_out, audio + a[2] * audio_out
-        text = text + t[5] * self.ff_c(modulate(text, t[3], t[4]))
-        return text, audio + a[5] * self.ff_x(modulate(audio, a[3], a[4]))
+        text = text + t[5] * self.ff_c(modulate(text, t[3], t[4]), layout)
+        return text, audio + a[5] * self.ff_x(modulate(audio, a[3], a[4]), layout)
 
 
 class SingleBlock(nn.Module):
@@ -205,5 +212,5 @@ class SingleBlock(nn.Module):
         """x [batch, time, dim] → same shape; rows [request or 1, 6 dim]."""
         m = layout.spread(rows, "single").chunk(6, dim=-1)
         x = x + m[2] * self.attn(modulate(x, m[0], m[1]), layout)
-        out: Tensor = x + m[5] * self.ff(modulate(x, m[3], m[4]))
+        out: Tensor = x + m[5] * self.ff(modulate(x, m[3], m[4]), layout)
         return out

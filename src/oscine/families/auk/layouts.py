@@ -13,16 +13,15 @@ from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from oscine.families.auk.rows import RowRule
 
 StreamName = Literal["text", "audio", "single", "target"]
 Rope = tuple[Tensor, Tensor]
 """(cos, sin), float32 [batch, 1, time, head_dim], each angle repeated for its pair."""
 Heads = tuple[Tensor, Tensor, Tensor]
 """Queries, keys and values of one stream."""
-
-MIN_ROWS = 16
-"""From this many rows on, a float32 product on the CPU gives a row the same bits whatever else is in the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +72,9 @@ class Layout(Protocol):
     def targets(self, single: Tensor) -> Tensor:
         """The target's rows of the single stream."""
 
+    def apply(self, layer: nn.Module, x: Tensor) -> Tensor:
+        """A layer that treats every token alike."""
+
 
 class Padded:
     """Rows of one length, as the context's masks say."""
@@ -111,19 +113,25 @@ class Padded:
         """See `Layout`."""
         return single[:, -self._context.target_len :]
 
+    def apply(self, layer: nn.Module, x: Tensor) -> Tensor:
+        """See `Layout`."""
+        out: Tensor = layer(x)
+        return out
+
 
 class Packed:
     """Requests of any lengths end to end in one row, [1, tokens, dim]; each attends to itself alone, at its own length.
 
-    So a request's attention is the same call whoever else is there, and the token-wise products see at least
-    `MIN_ROWS` rows: on the CPU in float32 its bits do not depend on its neighbours. The branches of a request lie
+    So a request's attention is the same call whoever else is there, and token-wise products keep to the rows of a
+    `RowRule`: on the CPU in float32 its bits do not depend on its neighbours. The branches of a request lie
     side by side. Contexts must be of one request each, without padding.
 
         text    [t0 cond][t0 uncond][t1 cond]...      audio   [r0 x0 cond][r0 x0 uncond][r1 x1 cond]...
         single  [t0 r0 x0 cond][t0 r0 x0 uncond][t1 r1 x1 cond]...
     """
 
-    def __init__(self, contexts: Sequence[AuKStepContext]) -> None:
+    def __init__(self, contexts: Sequence[AuKStepContext], rule: RowRule) -> None:
+        self._rule = rule
         self._branches = [context.branches for context in contexts]
         self._text = [context.c.shape[1] for context in contexts]
         self._audio = [context.rope_audio[0].shape[2] for context in contexts]
@@ -151,26 +159,34 @@ class Packed:
             length = a[0].shape[2]
             audio_parts.append(out[:, :length].flatten(0, 1))
             text_parts.append(out[:, length:].flatten(0, 1))
-        return pad_rows(audio_parts), pad_rows(text_parts)
+        return self._rule.pad(audio_parts), self._rule.pad(text_parts)
 
     def single(self, heads: Heads) -> Tensor:
         """See `Layout`."""
         parts = zip(*(self._split(x, self._both) for x in heads), strict=True)
-        return pad_rows([_attend(q, k, v, None).flatten(0, 1) for q, k, v in parts])
+        return self._rule.pad([_attend(q, k, v, None).flatten(0, 1) for q, k, v in parts])
 
     def zeroed(self, x: Tensor, stream: StreamName) -> Tensor:
-        """See `Layout`; nothing attends to the rows added by `pad_rows`."""
+        """See `Layout`; nothing attends to padding."""
         return x
 
     def merge(self, text: Tensor, audio: Tensor) -> Tensor:
         """See `Layout`."""
         texts, audios = self._rows(text, self._text), self._rows(audio, self._audio)
-        return pad_rows([torch.cat(pair, dim=1).flatten(0, 1) for pair in zip(texts, audios, strict=True)])
+        return self._rule.pad([torch.cat(pair, dim=1).flatten(0, 1) for pair in zip(texts, audios, strict=True)])
 
     def targets(self, single: Tensor) -> Tensor:
         """See `Layout`."""
         rows = self._rows(single, self._both)
-        return pad_rows([x[:, -n:].flatten(0, 1) for x, n in zip(rows, self._target, strict=True)])
+        return self._rule.pad([x[:, -n:].flatten(0, 1) for x, n in zip(rows, self._target, strict=True)])
+
+    def apply(self, layer: nn.Module, x: Tensor) -> Tensor:
+        """See `Layout`."""
+        return self._rule.apply(layer, x)
+
+    def pack(self, parts: Sequence[Tensor]) -> Tensor:
+        """[branch, time, dim] of each request → [1, tokens, dim]."""
+        return self._rule.pad([part.flatten(0, 1) for part in parts])
 
     def split_targets(self, target: Tensor) -> list[Tensor]:
         """Per request [branch, target time, width] of the rows `targets` gave."""
@@ -194,7 +210,7 @@ class Packed:
     def _pack_rope(self, tables: Sequence[Rope]) -> Rope:
         """Tables [branch or 1, 1, time, head_dim] → [1, 1, token, head_dim]."""
         cos, sin = (
-            pad_rows(
+            self._rule.pad(
                 [
                     table[part][:, 0].expand(b, -1, -1).flatten(0, 1)
                     for table, b in zip(tables, self._branches, strict=True)
@@ -207,14 +223,7 @@ class Packed:
     def _owners(self, lengths: Sequence[int]) -> Tensor:
         counts = torch.tensor([b * n for b, n in zip(self._branches, lengths, strict=True)])
         owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
-        return F.pad(owner, (0, max(0, MIN_ROWS - len(owner))))
-
-
-def pad_rows(parts: Sequence[Tensor]) -> Tensor:
-    """Rows [time, dim] end to end as [1, tokens, dim], with zero rows up to `MIN_ROWS`."""
-    rows = torch.cat(list(parts)) if len(parts) > 1 else parts[0]
-    short = MIN_ROWS - rows.shape[0]
-    return (F.pad(rows, (0, 0, 0, short)) if short > 0 else rows)[None]
+        return F.pad(owner, (0, self._rule.padded(len(owner)) - len(owner)))
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:

@@ -19,6 +19,7 @@ from oscine.text.english.scripts import to_plain_latin
 from oscine.text.english.spelling import say_capitals, say_mixed_words, say_symbols
 
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "…": "..."})
+_GIANT = re.compile(r"\S{200}")  # no word; broken up so that no rule takes quadratic time on it
 _VULGAR = re.compile(r"(\d)?([¼-¾⅐-⅞])")
 _ABOUT = re.compile(r"(?<!\w)~\s?(?=[\d$€£])")
 _IDIOMS = {"24/7": "twenty four seven", "9/11": "nine eleven", "50/50": "fifty fifty", "20/20": "twenty twenty"}
@@ -62,6 +63,7 @@ def normalize(text: str) -> str:
     plain ones; `oscine.text.english.scripts.check_script` refuses a text that is not in Latin script at all.
     """
     text = unicodedata.normalize("NFC", text).translate(_QUOTES)
+    text = _GIANT.sub(r"\g<0> ", text)
     text = _VULGAR.sub(_vulgar, text)
     text = _GLUED_STOP.sub(" ", text) if "://" not in text else text
     text = say_addresses(text)

@@ -30,6 +30,7 @@ _REDUCED = {
     "am": "æm", "its": "ɪts", "o'clock": "əklˈɑk", "mr": "mˈɪstəɹ",
 }  # fmt: skip
 _FULL = {"a": "ˈA", "the": "ðə", "to": "tu", "of": "ʌv"}
+_LONGEST_WORD = 40
 _TOKEN = re.compile(r"[A-Za-z]+(?:'[A-Za-z]+)*'?|\d+|[,.?!;:—]")
 _HYPHENATED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
 
@@ -101,7 +102,7 @@ def _is_letter_name(words: Sequence[str], place: int) -> bool:
 
 @lru_cache(maxsize=5000)
 def _unknown(word: str) -> str:
-    known = derive(word)
+    known = derive(word) if len(word) <= _LONGEST_WORD else None
     return settle_stress(known) if known else guess(word.replace("'", ""))
 
 

@@ -1,0 +1,114 @@
+"""What every request passes: its id, the key, the size limit, and at the end one log line and one count."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import time
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from oscine.server.errors import error_body, json_response
+from oscine.server.state import ServerState
+
+_log = logging.getLogger(__name__)
+
+_GUARDED = ("/v1/", "/metrics")
+_QUIET = ("/health", "/ready", "/metrics", "/static", "/")
+
+
+class Gate:
+    """Wraps an app. Bodies beyond the limit are refused by their stated length, else as soon as they exceed it."""
+
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+        self._app, self._state = app, state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket" and not self._allowed(scope):
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "wrong or missing API key"})
+        else:
+            await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = f"req_{secrets.token_hex(8)}"
+        facts: dict[str, Any] = {}
+        scope.setdefault("state", {})["facts"] = facts
+        started = time.perf_counter()
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+            await send(message)
+
+        try:
+            refusal = self._refusal(scope)
+            if refusal is not None:
+                await refusal(scope, receive, sending)
+            else:
+                await self._app(scope, self._limited(receive), sending)
+        finally:
+            self._report(scope, request_id, status, facts, 1000 * (time.perf_counter() - started))
+
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        """The response to a request that goes no further."""
+        if not self._allowed(scope):
+            body = error_body("the API key is missing or wrong; send Authorization: Bearer KEY", 401, "invalid_api_key")
+            return json_response(body, 401, {"WWW-Authenticate": "Bearer"})
+        length = Headers(scope=scope).get("content-length", "0")
+        if length.isdecimal() and int(length[:20]) > self._state.settings.max_body_bytes:
+            return json_response(error_body(self._too_large(), 413, "input_too_long"), 413, {"Connection": "close"})
+        return None
+
+    def _allowed(self, scope: Scope) -> bool:
+        key = self._state.settings.api_key
+        if key is None or not scope["path"].startswith(_GUARDED):
+            return True
+        sent = Headers(scope=scope).get("authorization", "")
+        return hmac.compare_digest(sent.encode("latin-1"), f"Bearer {key}".encode())
+
+    def _limited(self, receive: Receive) -> Receive:
+        limit, total = self._state.settings.max_body_bytes, 0
+
+        async def counting() -> Message:
+            nonlocal total
+            message = await receive()
+            total += len(message.get("body", b""))
+            if total > limit:
+                raise HTTPException(413, self._too_large())
+            return message
+
+        return counting
+
+    def _too_large(self) -> str:
+        return f"the body is larger than this server takes, {self._state.settings.max_body_bytes} bytes"
+
+    def _report(self, scope: Scope, request_id: str, status: int, facts: dict[str, Any], ms: float) -> None:
+        route = scope.get("route")
+        endpoint = getattr(route, "path", "other")
+        outcome = facts.pop("outcome", None) or _outcome(status)
+        self._state.metrics.count(endpoint, outcome)
+        words = {"id": request_id, "endpoint": endpoint, "status": status, "outcome": outcome, "ms": round(ms)} | facts
+        level = logging.DEBUG if endpoint.startswith(_QUIET[:-1]) or endpoint == "/" else logging.INFO
+        _log.log(level, "request %s", " ".join(f"{name}={value}" for name, value in words.items()))
+
+
+def _outcome(status: int) -> str:
+    if status < 400:
+        return "ok" if status else "failed"
+    if status in (429, 503):
+        return "rejected"
+    if status == 499:
+        return "cancelled"
+    return "invalid" if status < 500 else "failed"

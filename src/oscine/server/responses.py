@@ -1,0 +1,95 @@
+"""Responses whose body is speech being made: raw bytes, or events that carry them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from oscine.errors import Cancelled, OscineError
+from oscine.server.errors import body_of
+from oscine.server.stream import Delivery
+
+_log = logging.getLogger(__name__)
+
+
+class RawSpeech(Response):
+    """The bytes of the container as they are made.
+
+    `first` are the bytes already pulled: whatever can be refused has been. A failure after them ends the connection
+    without the end of the body, so that no client takes it for complete.
+    """
+
+    def __init__(self, delivery: Delivery, first: bytes, headers: Mapping[str, str]) -> None:
+        super().__init__(headers=dict(headers), media_type=self._content_type(delivery))
+        del self.headers["content-length"]
+        self._delivery, self._first = delivery, first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await self._stream(send)
+        finally:
+            self._delivery.close()
+
+    async def _stream(self, send: Send) -> None:
+        data: bytes | None = self._first
+        try:
+            while data is not None:
+                await _send(send, self._frame(data))
+                data = await self._delivery.pull()
+        except Exception as error:
+            self._delivery.fail(error)
+            if not isinstance(error, (OscineError, OSError)):
+                _log.exception("a stream broke off")
+            if isinstance(error, Cancelled):
+                return  # nobody is listening
+            await self._break_off(send, error)
+        else:
+            await self._complete(send)
+
+    def _content_type(self, delivery: Delivery) -> str:
+        return delivery.run.content_type
+
+    def _frame(self, data: bytes) -> bytes:
+        return data
+
+    async def _break_off(self, send: Send, error: Exception) -> None:
+        return  # without a last message: the server closes the connection
+
+    async def _complete(self, send: Send) -> None:
+        await _send(send, b"", more=False)
+
+
+class SpeechEvents(RawSpeech):
+    """Server-sent events: `speech.audio.delta` with a slice of the container, then `speech.audio.done`.
+
+    A failure is `speech.audio.error`, and no `done` follows.
+    """
+
+    def _content_type(self, delivery: Delivery) -> str:
+        return "text/event-stream"
+
+    def _frame(self, data: bytes) -> bytes:
+        return _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode("ascii")})
+
+    async def _break_off(self, send: Send, error: Exception) -> None:
+        await _send(send, _event({"type": "speech.audio.error", **body_of(error)}), more=False)
+
+    async def _complete(self, send: Send) -> None:
+        stream = self._delivery.run.stream
+        done = {"type": "speech.audio.done", "usage": stream.usage, "finish_reason": stream.finish_reason}
+        await _send(send, _event(done), more=False)
+
+
+def _event(body: Mapping[str, Any]) -> bytes:
+    return f"data: {json.dumps(body)}\n\n".encode("ascii")
+
+
+async def _send(send: Send, data: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})

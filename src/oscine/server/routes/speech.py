@@ -1,0 +1,126 @@
+"""Text to speech: one text, or a batch of them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from oscine.errors import Cancelled, InvalidRequest, OscineError
+from oscine.server.errors import body_of, json_response
+from oscine.server.responses import RawSpeech, SpeechEvents
+from oscine.server.schemas import BatchBody, BatchItem, SpeechBody
+from oscine.server.state import ServerState
+from oscine.server.stream import Delivery, when_gone
+
+_STREAMING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def speech_routes(state: ServerState) -> APIRouter:
+    """`/v1/audio/speech` and `/v1/audio/speech/batch`."""
+    router = APIRouter()
+
+    @router.post("/v1/audio/speech", response_class=Response, summary="Speak a text")
+    async def speech(request: Request, body: SpeechBody) -> Response:
+        return await _speak(state, request, body)
+
+    @router.post("/v1/audio/speech/batch", response_class=Response, summary="Speak several texts")
+    async def batch(request: Request, body: BatchBody) -> Response:
+        limit = state.settings.max_batch_items
+        if len(body.items) > limit:
+            raise InvalidRequest(f"{len(body.items)} items; at most {limit} go into one batch", param="items")
+        state.models.resolve(body.model)
+        with state.admit():
+            return json_response(await _speak_batch(state, request, body))
+
+    return router
+
+
+async def _speak(state: ServerState, request: Request, body: SpeechBody) -> Response:
+    """The response, once its first bytes are there; everything that can be refused has been by then."""
+    whole = body.stream_format is None and body.stream is False
+    delivery = Delivery(state, request.state.facts)
+    try:
+        delivery.admit()
+        await delivery.start(body.model, body.input, body, whole=whole)
+        delivery.watch(request.receive)
+        headers = _headers(delivery)
+        if whole:
+            data = await delivery.pull_whole()
+            headers["X-Finish-Reason"] = delivery.run.stream.finish_reason
+            delivery.close()
+            return Response(data, headers=headers, media_type=delivery.run.content_type)
+        first = await delivery.pull() or b""
+    except BaseException as error:
+        delivery.fail(error)
+        delivery.close()
+        raise
+    kind = SpeechEvents if body.stream_format == "sse" else RawSpeech
+    return kind(delivery, first, headers | _STREAMING)
+
+
+def _headers(delivery: Delivery) -> dict[str, str]:
+    return {"X-Sample-Rate": str(delivery.run.sample_rate), "X-Seed": str(delivery.run.stream.seed)}
+
+
+async def _speak_batch(state: ServerState, request: Request, body: BatchBody) -> dict[str, Any]:
+    """All items, a few at a time; one that fails fails alone. A client that leaves ends them all."""
+    room = asyncio.Semaphore(state.settings.batch_parallel)
+    gone = asyncio.Event()
+    running: set[Delivery] = set()
+
+    async def one(index: int, item: BatchItem) -> Mapping[str, Any]:
+        async with room:
+            delivery = Delivery(state, {})
+            try:
+                if gone.is_set():
+                    raise Cancelled("the client has left")
+                await delivery.start(body.model, item.input, body.item_settings(item), whole=True)
+                running.add(delivery)
+                return _result(index, delivery, await delivery.pull_whole())
+            except OscineError as error:
+                return {"index": index, "status": "error", **body_of(error)}
+            finally:
+                running.discard(delivery)
+                delivery.close()
+
+    def leave() -> None:
+        gone.set()
+        for delivery in running:
+            delivery.run.cancel()
+
+    watcher = asyncio.create_task(when_gone(request.receive, leave))
+    try:
+        results = await asyncio.gather(*(one(index, item) for index, item in enumerate(body.items)))
+    finally:
+        watcher.cancel()
+    succeeded = sum(result["status"] == "success" for result in results)
+    request.state.facts |= {"model": state.models.resolve(body.model), "items": len(results), "succeeded": succeeded}
+    return {
+        "id": f"batch_{secrets.token_hex(8)}",
+        "object": "audio.speech.batch",
+        "results": results,
+        "total": len(results),
+        "succeeded": succeeded,
+        "failed": len(results) - succeeded,
+    }
+
+
+def _result(index: int, delivery: Delivery, data: bytes) -> dict[str, Any]:
+    stream = delivery.run.stream
+    return {
+        "index": index,
+        "status": "success",
+        "audio_data": base64.b64encode(data).decode("ascii"),
+        "media_type": delivery.run.content_type,
+        "sample_rate": delivery.run.sample_rate,
+        "seed": stream.seed,
+        "finish_reason": stream.finish_reason,
+        "usage": stream.usage,
+    }
+

@@ -1,0 +1,160 @@
+"""The bodies clients send. Fields that tune a request carry the names, ranges and help of `COMMON_OPTIONS`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Annotated, Any, Literal
+
+from fastapi import UploadFile
+from pydantic import BaseModel, ConfigDict, Field
+
+from oscine.audio.formats import encoded_rate
+from oscine.audio.stretch import MAX_SPEED, MIN_SPEED
+from oscine.errors import BadAudio, InvalidRequest, UnsupportedFeature
+from oscine.options import COMMON_OPTIONS
+
+Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+
+PCM_RATE = 24_000
+"""pcm states no rate, so clients assume this one, whatever the model's."""
+_DATA_URI = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.+=\"-]+)*;base64,", re.ASCII)
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+
+def _option(name: str) -> Any:
+    option = COMMON_OPTIONS[name]
+    return Field(default=None, description=option.help, ge=option.minimum, le=option.maximum)
+
+
+class VoiceId(BaseModel):
+    """A voice by its id, as newer OpenAI clients send it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    id: str
+
+
+class SpeechSettings(BaseModel):
+    """How to speak, without the text: every field of the speech endpoint but `input`.
+
+    `null` and the empty string mean "not given".
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    voice: str | VoiceId | None = Field(default=None, description="a voice of the voices endpoint")
+    response_format: Format = Field(default="mp3", description="container of the audio")
+    stream_format: Literal["audio", "sse"] | None = Field(
+        default=None, description="`audio`: the bytes themselves; `sse`: events that carry them in base64"
+    )
+    stream: bool | None = Field(
+        default=None, description="false: one body of known length; ignored when stream_format is given"
+    )
+    speed: float | None = Field(default=None, ge=MIN_SPEED, le=MAX_SPEED, description="tempo; the pitch stays")
+    sample_rate: int | None = Field(
+        default=None, ge=8000, le=48000, description="Hz. Default: 24000 for pcm, 48000 for opus, else the model's"
+    )
+    ref_audio: str | None = Field(
+        default=None, description="a recording of the voice to clone, as base64 or a data: URI; never a URL or a path"
+    )
+    ref_text: str | None = Field(default=None, description="exactly what is said in ref_audio")
+
+    seed: int | None = _option("seed")
+    temperature: float | None = _option("temperature")
+    top_k: int | None = _option("top_k")
+    top_p: float | None = _option("top_p")
+    cfg_scale: float | None = _option("cfg_scale")
+    num_steps: int | None = _option("num_steps")
+    max_new_tokens: int | None = _option("max_new_tokens")
+    min_new_frames: int | None = _option("min_new_frames")
+    duration_s: float | None = _option("duration_s")
+    language: str | None = _option("language")
+    instructions: str | None = Field(
+        default=None, max_length=4096, description="how to speak, in words; for models that take instructions"
+    )
+    normalize: bool | None = _option("normalize")
+
+    # Accepted by name, since OpenAI's clients send them; they say nothing about the audio.
+    user: str | None = Field(default=None, description="ignored")
+    safety_identifier: str | None = Field(default=None, description="ignored")
+    metadata: dict[str, Any] | None = Field(default=None, description="ignored")
+
+    @property
+    def voice_name(self) -> str | None:
+        """The voice asked for; None for the model's default."""
+        return (self.voice.id if isinstance(self.voice, VoiceId) else self.voice) or None
+
+    def options(self) -> dict[str, Any]:
+        """The fields of `COMMON_OPTIONS` that were given."""
+        values = {name: getattr(self, name) for name in COMMON_OPTIONS}
+        return {name: value for name, value in values.items() if value not in (None, "")}
+
+    def target_rate(self, model_rate: int) -> int:
+        """Hz of the encoded audio. Raises InvalidRequest when the container cannot hold the rate asked for."""
+        if self.sample_rate is None:
+            return encoded_rate(self.response_format, PCM_RATE if self.response_format == "pcm" else model_rate)
+        if encoded_rate(self.response_format, self.sample_rate) != self.sample_rate:
+            raise InvalidRequest(
+                f"{self.response_format} cannot hold audio of {self.sample_rate} Hz; leave sample_rate out, or use "
+                "wav, flac or pcm",
+                param="sample_rate",
+            )
+        return self.sample_rate
+
+    def reference_bytes(self) -> bytes | None:
+        """The bytes of `ref_audio`. Raises UnsupportedFeature for a URL, BadAudio for what is not base64."""
+        if not self.ref_audio:
+            return None
+        if _URL.match(self.ref_audio):
+            raise UnsupportedFeature(
+                "ref_audio: the server fetches no URLs; send the audio itself as base64 or a data: URI",
+                param="ref_audio",
+            )
+        prefix = _DATA_URI.match(self.ref_audio[:200])
+        try:
+            return base64.b64decode(self.ref_audio[prefix.end() if prefix else 0 :], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise BadAudio(
+                "ref_audio: neither base64 nor a base64 data: URI (paths on the server are not read)",
+                param="ref_audio",
+            ) from error
+
+
+class SpeechBody(SpeechSettings):
+    """Body of `POST /v1/audio/speech`."""
+
+    model: str = Field(description="id of a served model; tts-1, tts-1-hd and gpt-4o-mini-tts mean the default one")
+    input: str = Field(description="the text to speak, of any length up to the server's limit")
+
+
+class BatchItem(SpeechSettings):
+    """One text of a batch, with what differs from the shared fields."""
+
+    input: str = Field(description="the text to speak")
+
+
+class BatchBody(SpeechSettings):
+    """Body of `POST /v1/audio/speech/batch`: shared fields and items that may override them."""
+
+    model: str = Field(description="id of a served model")
+    items: list[BatchItem] = Field(min_length=1, description="texts; the server limits how many")
+
+    def item_settings(self, item: BatchItem) -> SpeechSettings:
+        """The shared fields with the item's own over them."""
+        own = {name: getattr(item, name) for name in item.model_fields_set if name != "input"}
+        shared = {name: getattr(self, name) for name in SpeechSettings.model_fields}
+        return SpeechSettings(**(shared | own))
+
+
+class VoiceForm(BaseModel):
+    """Multipart form of `POST /v1/audio/voices`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(description="1 to 64 letters, digits, '-', '_' or '.'")]
+    audio_sample: UploadFile = Field(description="5 to 15 s of clear speech, in any common format")
+    ref_text: Annotated[str | None, Field(description="exactly what is said in audio_sample")] = None
+    speaker_description: Annotated[str | None, Field(max_length=1000, description="kept with the voice")] = None
+    consent: Annotated[str | None, Field(description="accepted for OpenAI's clients; not stored")] = None
+    model: Annotated[str | None, Field(description="the model it is for. Default: the default model")] = None

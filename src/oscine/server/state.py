@@ -1,0 +1,80 @@
+"""What all routes of one app share: its settings, its models, its counters, and who may start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from oscine.errors import InvalidRequest, QueueFull
+from oscine.server.metrics import Metrics
+from oscine.server.models import ModelRegistry
+
+T = TypeVar("T")
+
+_SPARE_THREADS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """How a server runs; sizes in bytes, times in seconds. Without `api_key` everybody may ask.
+
+    A request beyond `max_requests` at a time is refused with 429. `max_body_bytes` bounds references too, since they
+    come in the body.
+    """
+
+    api_key: str | None = None
+    max_requests: int = 64
+    max_input_chars: int = 100_000
+    max_body_bytes: int = 32 << 20
+    max_batch_items: int = 32
+    batch_parallel: int = 4
+    websocket_idle_s: float = 300.0
+
+
+class ServerState:
+    """Shared by the routes of one app; used on its event loop."""
+
+    def __init__(self, models: ModelRegistry, settings: ServerSettings) -> None:
+        self.models, self.settings = models, settings
+        self.metrics = Metrics()
+        self.active = 0
+        self.ready = False
+        self.load_error = ""
+        self._threads = anyio.CapacityLimiter(settings.max_requests * settings.batch_parallel + _SPARE_THREADS)
+
+    async def in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        """The result of blocking work, done beside the event loop."""
+        return await anyio.to_thread.run_sync(partial(work, *args), limiter=self._threads)
+
+    def warm_up(self) -> None:
+        """Loads the default model and lets it say a word, so that the first request finds everything in place."""
+        with self.models.use(self.models.default) as model:
+            model.generate("Hello.", seed=0, max_new_tokens=4)
+        self.ready = True
+
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Counts one request being served. Raises QueueFull when there are as many as may be."""
+        if self.active >= self.settings.max_requests:
+            wait = math.ceil(min(self.metrics.mean_request_s, 60.0))
+            raise QueueFull(f"{self.active} requests are being served already; try again later", retry_after_s=wait)
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+
+    def check_text(self, text: str, param: str = "input") -> None:
+        """Raises InvalidRequest for a text beyond the limit; what else can be wrong with it the model says."""
+        limit = self.settings.max_input_chars
+        if len(text) > limit:
+            raise InvalidRequest(
+                f"{param} has {len(text)} characters; this server takes {limit} at most", param=param
+            )

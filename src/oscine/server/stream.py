@@ -1,0 +1,189 @@
+"""One request's audio on its way out: pulled from the engine in a thread, stretched, encoded, sent.
+
+The event loop never waits for the engine, and a client that leaves ends its jobs within a step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oscine.audio.encode import open_encoder
+from oscine.audio.formats import content_type
+from oscine.audio.stretch import TimeStretcher
+from oscine.errors import Cancelled, InvalidRequest
+from oscine.server.metrics import Playback
+from oscine.server.schemas import SpeechSettings
+from oscine.server.state import ServerState
+from oscine.server.voices import resolve_voice
+
+if TYPE_CHECKING:
+    from oscine.api import Model
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Encoded bytes, never empty, and the seconds of audio that went into them."""
+
+    data: bytes
+    seconds: float
+
+
+class SpeechRun:
+    """A text being spoken. `pull` by one thread at a time, `cancel` by any.
+
+    Making one checks everything that can be checked and queues the jobs; what is wrong is raised as an `OscineError`.
+    With `whole` the parts, joined and patched by `patch`, are a file that states its lengths.
+    """
+
+    def __init__(self, model: Model, text: str, settings: SpeechSettings, *, whole: bool) -> None:
+        rate = model.capabilities.sample_rate
+        target = settings.target_rate(rate)
+        if settings.ref_text and not settings.ref_audio:
+            raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
+        voice = resolve_voice(settings.voice_name, model)
+        reference = settings.reference_bytes()
+        self._stretcher = TimeStretcher(rate, settings.speed or 1.0)
+        self._encoder = open_encoder(settings.response_format, rate, target_rate=target, seekable=whole)
+        try:
+            self.stream = model.stream(
+                text, voice=voice, ref_audio=reference, ref_text=settings.ref_text or None, **settings.options()
+            )
+        except BaseException:
+            self._encoder.close()
+            raise
+        self.sample_rate = self._encoder.sample_rate
+        self.content_type = content_type(settings.response_format, self.sample_rate)
+        self._finished = False
+
+    def pull(self) -> Part | None:
+        """The next bytes, None after the last. Raises Cancelled, and what generation raises."""
+        num_samples = 0
+        while not self._finished:
+            chunk = next(self.stream, None)
+            if chunk is None:
+                if self.stream.finish_reason == "cancelled":
+                    raise Cancelled("the client has left")
+                samples = self._stretcher.finish()
+                data = self._encoder.push(samples) + self._encoder.finish()
+                self._finished = True
+            else:
+                samples = self._stretcher.push(chunk.samples)
+                data = self._encoder.push(samples)
+            num_samples += len(samples)
+            if data:
+                return Part(data=data, seconds=num_samples / self.stream.sample_rate)
+        return None
+
+    def pull_all(self) -> list[Part]:
+        """All parts that are still to come."""
+        return list(iter(self.pull, None))
+
+    def patch(self, data: bytes) -> bytes:
+        """The whole body with the lengths its header could not know."""
+        body = bytearray(data)
+        for offset, piece in self._encoder.patches:
+            body[offset : offset + len(piece)] = piece
+        return bytes(body)
+
+    def cancel(self) -> None:
+        """Ends generation within a step. Idempotent."""
+        self.stream.cancel()
+
+
+class Delivery:
+    """A run as the event loop sees it: admitted, watched, measured. Close it, whatever happens.
+
+    `facts` collects what the log line of the request says.
+    """
+
+    def __init__(self, state: ServerState, facts: dict[str, Any]) -> None:
+        self._state, self.facts = state, facts
+        self._open = ExitStack()
+        self._playback = Playback()
+        self._started = time.perf_counter()
+        self._ttfa_s: float | None = None
+        self._audio_s = 0.0
+        self.run: SpeechRun
+
+    def admit(self) -> None:
+        """Counts as one of the requests being served until closed. Raises QueueFull."""
+        self._open.enter_context(self._state.admit())
+
+    async def start(self, model_name: str, text: str, settings: SpeechSettings, *, whole: bool) -> None:
+        """Loads the model if need be, checks the request and queues it. Raises what can be refused."""
+        self._state.check_text(text)
+        model_id = self._state.models.resolve(model_name)
+        self.facts |= {"model": model_id, "chars": len(text), "format": settings.response_format}
+        model = await self._state.in_thread(self._open.enter_context, self._state.models.use(model_id))
+        self.run = await self._state.in_thread(lambda: SpeechRun(model, text, settings, whole=whole))
+        self._open.callback(self.run.cancel)
+        self.facts["seed"] = self.run.stream.seed
+
+    def watch(self, receive: Receive) -> None:
+        """Cancels the run when the client leaves."""
+        self._open.callback(asyncio.create_task(when_gone(receive, self.run.cancel)).cancel)
+
+    async def pull(self) -> bytes | None:
+        """The next bytes, None after the last."""
+        part = await self._state.in_thread(self.run.pull)
+        if part is None:
+            self._succeed(streamed=True)
+            return None
+        self._heard(part)
+        return part.data
+
+    async def pull_whole(self) -> bytes:
+        """The whole body, its header with the exact lengths."""
+        parts = await self._state.in_thread(self.run.pull_all)
+        for part in parts:
+            self._heard(part)
+        self._succeed(streamed=False)
+        return self.run.patch(b"".join(part.data for part in parts))
+
+    def fail(self, error: BaseException) -> None:
+        """Notes for the log how the run ended."""
+        self.facts["outcome"] = "cancelled" if isinstance(error, (Cancelled, asyncio.CancelledError)) else "failed"
+        self.facts["error"] = type(error).__name__
+
+    def close(self) -> None:
+        """Cancels what still runs and lets the model go. Idempotent."""
+        self._open.close()
+
+    def _heard(self, part: Part) -> None:
+        now = time.perf_counter()
+        if self._ttfa_s is None:
+            self._ttfa_s = now - self._started
+        self._audio_s += part.seconds
+        self._playback.arrive(now, part.seconds)
+
+    def _succeed(self, *, streamed: bool) -> None:
+        stream = self.run.stream
+        total = time.perf_counter() - self._started
+        ttfa = total if self._ttfa_s is None else self._ttfa_s
+        self.facts |= {
+            "audio_s": round(self._audio_s, 3),
+            "ttfa_ms": round(1000 * ttfa),
+            "rtf": round(total / self._audio_s, 4) if self._audio_s else None,
+            "finish_reason": stream.finish_reason,
+        }
+        self._state.metrics.spoke(
+            ttfa_s=ttfa,
+            total_s=total,
+            audio_s=self._audio_s,
+            underrun_s=self._playback.underrun_s if streamed else None,
+            usage=stream.usage,
+        )
+
+
+async def when_gone(receive: Receive, act: Callable[[], None]) -> None:
+    """Calls `act` once the client of a request, whose body has been read, has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    act()

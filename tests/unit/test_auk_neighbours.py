@@ -1,0 +1,177 @@
+"""What a request gets never depends on its neighbours, and streamed samples are the whole ones, on the CPU."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from oscine.engine.engine import Engine, EngineOptions
+from oscine.families import load_family
+from oscine.families.auk.family import AuKFamily
+from oscine.families.auk.rows import MIN_ROWS, RowRule, last_equal
+from oscine.types import AudioChunk, AudioInput, Done, Edit, Event, Job, Request, Samples
+from tests.unit.auk_factory import write_released
+
+RATE = 24000
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> AuKFamily:
+    return load(write_released(tmp_path_factory.mktemp("auk")))
+
+
+def load(folder: Path) -> AuKFamily:
+    family = load_family(folder, name="tiny", device=torch.device("cpu"), dtype=torch.float32)
+    assert isinstance(family, AuKFamily)
+    return family
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine(EngineOptions(memory_bytes=1 << 40))
+    yield engine
+    engine.close()
+
+
+def clip(seconds: float, seed: int, rate: int = RATE) -> AudioInput:
+    noise = np.random.default_rng(seed).standard_normal(int(seconds * rate)).astype(np.float32)
+    return AudioInput(samples=noise * np.float32(0.1), sample_rate=rate)
+
+
+REQUESTS = (
+    Request(text="Hello there, how are you?", seed=1, duration_s=0.5, num_steps=3),
+    Request(text="Welcome home.", ref_audio=clip(0.7, 1), ref_text="Some words.", seed=2, duration_s=0.32, num_steps=5),
+    Request(task="edit", audio=clip(0.4, 2, 16000), edit=Edit(name="denoise"), seed=3, num_steps=4, cfg_scale=0.0),
+    Request(text="Hi", instructions="an old man", seed=4, duration_s=0.02, num_steps=2, cfg_scale=0.0),
+    Request(task="edit", audio=clip(0.3, 3), instructions="Do what you like.", seed=5, duration_s=0.9, num_steps=3),
+)
+
+
+def jobs(family: AuKFamily, requests: Sequence[Request]) -> list[Job]:
+    return [family.prepare(request, f"r{index}").jobs[0] for index, request in enumerate(requests)]
+
+
+def run(engine: Engine, family: AuKFamily, batch: Sequence[Job]) -> list[list[Samples]]:
+    """Chunks of every job, all submitted at once."""
+    sinks: list[queue.SimpleQueue[Event]] = [queue.SimpleQueue() for _ in batch]
+    engine.submit(family, [(job, sink.put) for job, sink in zip(batch, sinks, strict=True)])
+    return [collect(sink) for sink in sinks]
+
+
+def collect(sink: queue.SimpleQueue[Event]) -> list[Samples]:
+    chunks: list[Samples] = []
+    while isinstance(event := sink.get(timeout=60), AudioChunk):
+        chunks.append(event.samples)
+    assert isinstance(event, Done), event
+    assert event.finish_reason == "stop"
+    return chunks
+
+
+def whole(chunks: list[Samples]) -> Samples:
+    return np.concatenate(chunks)
+
+
+@pytest.fixture(scope="module")
+def alone(family: AuKFamily) -> list[Samples]:
+    engine = Engine(EngineOptions(memory_bytes=1 << 40))
+    try:
+        return [whole(run(engine, family, [job])[0]) for job in jobs(family, REQUESTS)]
+    finally:
+        engine.close()
+
+
+def test_neighbours_of_every_kind_change_nothing(family: AuKFamily, engine: Engine, alone: list[Samples]) -> None:
+    """Other lengths, texts, clips, grids and guidance in one batch: the same bits."""
+    for got, expected in zip(run(engine, family, jobs(family, REQUESTS)), alone, strict=True):
+        np.testing.assert_array_equal(whole(got), expected)
+
+
+def test_neighbours_that_come_and_go_change_nothing(family: AuKFamily, alone: list[Samples]) -> None:
+    """Jobs join one by one in the midst of others' grids, in another order, and one is dropped."""
+    steps = family.step_model()
+    waiting, dropped = list(reversed(jobs(family, REQUESTS))), jobs(family, REQUESTS[:1])[0]
+    dropped.id = "dropped"
+    steps.admit(dropped)
+    steps.step([dropped])
+    running, sizes, latents = [dropped], set(), {}
+    while waiting or running:
+        if waiting:
+            steps.admit(waiting[-1])
+            steps.step([waiting[-1]])
+            running.append(waiting.pop())
+        if dropped in running and not waiting:
+            running.remove(dropped)
+            steps.release(dropped)
+        sizes.add(len(running))
+        for job, out in zip(list(running), steps.step(running), strict=True):
+            assert out.error is None
+            if out.finish:
+                latents[job.id] = out.frames
+                running.remove(job)
+                steps.release(job)
+            elif job is dropped:
+                assert not out.frames
+    assert max(sizes) > 2
+    for index, expected in enumerate(alone):
+        job = next(job for job in jobs(family, REQUESTS) if job.id == f"r{index}.0")
+        decoder, frames, parts = family.open_decoder(job), list(latents[job.id]), []
+        for size in (*family.chunk_sizes(), *[family.chunk_sizes()[-1]] * 99):
+            if frames:
+                parts.append(decoder.push(frames[:size]))
+                frames = frames[size:]
+        np.testing.assert_array_equal(whole([*parts, decoder.flush()]), expected)
+
+
+def test_streamed_audio_leaves_early_and_equals_the_whole_decode(family: AuKFamily, engine: Engine) -> None:
+    request = Request(text="Hello there.", seed=1, duration_s=3.0, num_steps=1)
+    [job] = jobs(family, [request])
+    [chunks] = run(engine, family, [job])
+    assert len(chunks) > 2
+    assert 0 < len(chunks[0]) <= family.chunk_sizes()[0] * 480
+    decoded = family._vae.decode(torch.stack(job.frames)[None])[0].numpy()
+    assert sum(map(len, chunks)) == len(decoded) == job.max_frames * 480
+    np.testing.assert_allclose(whole(chunks), decoded, rtol=0, atol=1e-5 * float(np.abs(decoded).max()))
+
+
+def test_a_seed_repeats_and_another_differs(family: AuKFamily, engine: Engine) -> None:
+    request = Request(text="Hello.", seed=7, duration_s=0.3, num_steps=2)
+    other = Request(text="Hello.", seed=8, duration_s=0.3, num_steps=2)
+    first, again, different = (whole(run(engine, family, jobs(family, [r]))[0]) for r in (request, request, other))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, different)
+
+
+def test_snapshot_and_restore_start_again_with_other_noise(family: AuKFamily) -> None:
+    steps = family.step_model()
+    [job] = jobs(family, [Request(text="Hello.", seed=7, duration_s=0.3, num_steps=2)])
+    steps.admit(job)
+    assert steps.snapshot(job) is None
+    steps.step([job])
+    steps.step([job])
+    steps.restore(job, steps.snapshot(job), 99)
+    outs = [steps.step([job])[0] for _ in range(2)]
+    assert [out.finish for out in outs] == [None, "stop"]
+    steps.release(job)
+    steps.admit(job)  # released, so it can come again
+    steps.release(job)
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 64, 193, 400, 1000])
+@pytest.mark.parametrize("rule", [RowRule(), RowRule(most=192), RowRule(most=64, multiple=64)])
+def test_row_rules_cut_into_allowed_calls(rule: RowRule, rows: int) -> None:
+    sizes = rule.pieces(rule.padded(rows))
+    assert sum(sizes) == rule.padded(rows) >= rows
+    assert all(MIN_ROWS <= size <= (rule.most or 10**6) and size % rule.multiple == 0 for size in sizes)
+    x, layer = torch.randn(1, rule.padded(rows), 8), torch.nn.Linear(8, 4)
+    torch.testing.assert_close(rule.apply(layer, x), layer(x))
+
+
+def test_the_measure_stops_at_the_first_difference() -> None:
+    same, other = torch.ones(2, 3), torch.zeros(2, 3)
+    assert last_equal((16, 32, 64), [same, same, other]) == 32
+    assert last_equal((16, 32), [torch.cat([same, other]), same]) == 0

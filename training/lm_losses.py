@@ -1,0 +1,134 @@
+"""One training pass of the language model: what it should say, and the aids that exist only in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from oscine.families.audio8.dense import Attend
+from oscine.families.audio8.model import DualAR
+from training.lm_data import IGNORED, Batch
+
+GUIDED_LAYERS = (2, 4)
+"""Slow layers whose first head is taught to look at the symbol being spoken."""
+
+SYMBOL_WEIGHT, NEXT_WEIGHT, GUIDE_WEIGHT = 0.5, 0.25, 0.2
+FAST_SHARE = 0.4  # of the frames go through the fast model
+
+
+class SymbolHead(nn.Module):
+    """Predicts from the slow state the symbol spoken in the frame and the one after it; exists only in training."""
+
+    def __init__(self, dim: int, num_symbols: int) -> None:
+        super().__init__()
+        self.out = nn.Linear(dim, 2 * num_symbols)
+
+    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """hidden [row, dim] → logits (now, next), both [row, symbol]."""
+        now, following = self.out(hidden).chunk(2, dim=-1)
+        return now, following
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Parts of the loss (means over what each predicts) and the share of symbols told right."""
+
+    semantic: Tensor
+    fast: Tensor
+    now: Tensor
+    next: Tensor
+    guide: Tensor
+    accuracy: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """What is descended."""
+        aids = SYMBOL_WEIGHT * self.now + NEXT_WEIGHT * self.next + GUIDE_WEIGHT * self.guide
+        return self.semantic + self.fast + aids
+
+
+def slow_states(model: DualAR, columns: Tensor, place: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Final states [B, T, dim] of right-padded columns [B, C + 1, T], and the loss of the guided heads.
+
+    With causal attention no real column sees the padding behind it, so no mask is needed.
+    """
+    x = model.embed(columns)
+    table = model.slow_rope(torch.arange(columns.shape[-1], device=columns.device)[None])
+    losses: list[Tensor] = []
+    for index, layer in enumerate(model.layers):
+        guided = place if index in GUIDED_LAYERS else None
+        x = layer(x, table, causal_attention(model.config.n_local_heads, guided, losses))
+    guide = torch.stack(losses).mean() if losses else x.new_zeros(())
+    return model.final_norm(x), guide
+
+
+def causal_attention(kv_heads: int, place: Tensor | None, losses: list[Tensor]) -> Attend:
+    """Causal attention of one layer; with `place` [B, T] the loss of its first head is appended to `losses`."""
+
+    def attend(q: Tensor, kv: Tensor) -> Tensor:
+        group = q.shape[2] // kv_heads
+        q, kv = q.transpose(1, 2), kv.transpose(1, 2)
+        keys, values = kv[:, :kv_heads], kv[:, kv_heads:]
+        if place is not None:
+            losses.append(guide_loss(q[:, 0], keys[:, 0], place))
+        wide = [x.repeat_interleave(group, dim=1) for x in (keys, values)]
+        out = F.scaled_dot_product_attention(q, *wide, is_causal=True)
+        return out.transpose(1, 2).flatten(2)
+
+    return attend
+
+
+def guide_loss(q: Tensor, keys: Tensor, place: Tensor) -> Tensor:
+    """Cross-entropy between one head's attention and a narrow bump at the column `place` [B, T] (IGNORED: no frame).
+
+    q and keys [B, T, head_dim].
+    """
+    rows, steps = (place != IGNORED).nonzero(as_tuple=True)
+    scores = torch.einsum("nd,nkd->nk", q[rows, steps], keys[rows]) * q.shape[-1] ** -0.5
+    columns = torch.arange(keys.shape[1], device=q.device)
+    scores = scores.masked_fill(columns > steps[:, None], float("-inf"))
+    near = place[rows, steps][:, None] + torch.arange(-1, 3, device=q.device)
+    bump = torch.tensor([0.15, 0.5, 0.25, 0.1], device=q.device)
+    logs = scores.log_softmax(-1).gather(1, torch.minimum(near, steps[:, None]))
+    return -(logs * bump).sum(-1).mean()
+
+
+def compute_losses(
+    model: DualAR, head: SymbolHead, batch: Batch, columns: Tensor, chosen: Tensor | None
+) -> Losses:
+    """All losses of a batch whose input is `columns` (perhaps corrupted).
+
+    `chosen` bool [frames] says which frames go through the fast model; None: all.
+    """
+    states, guide = slow_states(model, columns, batch.place)
+    predicting = batch.semantic != IGNORED
+    final = states[predicting]
+    semantic = F.cross_entropy(F.linear(final, compact_head(model)), batch.semantic[predicting])
+    is_frame = batch.place[predicting] != IGNORED
+    spoken = final[is_frame]
+    now, following = head(spoken)
+    at_frames = batch.place != IGNORED
+    true_now = batch.now[at_frames]
+    codes = batch.codes[at_frames]
+    if chosen is not None:
+        spoken, codes = spoken[chosen], codes[chosen]
+    logits = model.fast_teacher_forced(spoken, codes)
+    return Losses(
+        semantic=semantic,
+        fast=F.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten()),
+        now=F.cross_entropy(now, true_now),
+        next=F.cross_entropy(following, batch.next[at_frames]),
+        guide=guide,
+        accuracy=(now.argmax(-1) == true_now).float().mean(),
+    )
+
+
+def compact_head(model: DualAR) -> Tensor:
+    """The rows of the tied embedding that can be drawn [N + 1, dim], with their gradient (AUDIO8 spec, 3.2)."""
+    config = model.config
+    table = model.embeddings.weight
+    begin, end = config.semantic_begin_id, config.semantic_end_id + 1
+    return torch.cat([table[begin:end], table[config.eos_token_id][None]])

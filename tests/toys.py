@@ -62,6 +62,9 @@ class ToyFamily:
     def open_decoder(self, job: Job) -> HoldDecoder:
         return HoldDecoder()
 
+    def text_of(self, job: Job) -> str:
+        return ""
+
     def chunk_sizes(self) -> tuple[int, ...]:
         return (1, 3)
 

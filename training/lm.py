@@ -33,7 +33,7 @@ WARMUP_STEPS = 100
 CORRUPTION = 0.08
 MAX_COLUMNS = 1600  # of a batch, padding included
 FIRST_FRAMES, ALL_FROM = 60, 0.3  # curriculum: frames an utterance may have at first, when all take part
-LOG_EVERY, SAVE_S, EVALUATE_S = 10, 180.0, 300.0
+LOG_EVERY, SAVE_S, EVALUATE_S = 50, 180.0, 300.0
 
 
 def model_config(num_codebooks: int, codec: CodecConfig) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,19 @@ from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import InvalidRequest, UnknownVoice, VoiceExists
 from oscine.options import RequestOptions, check_request
 from oscine.stream import SpeechStream, collect
-from oscine.types import Capabilities, Family, FinishReason, PieceReport, Plan, Request, Samples, Timings, Voice
+from oscine.types import (
+    AudioInput,
+    Capabilities,
+    Edit,
+    Family,
+    FinishReason,
+    PieceReport,
+    Plan,
+    Request,
+    Samples,
+    Timings,
+    Voice,
+)
 
 BUNDLED_NAME = "oscine-default"
 
@@ -39,6 +51,8 @@ class Result:
     timings: Timings
     pieces: tuple[PieceReport, ...]
     usage: dict[str, int] = field(default_factory=dict)
+    text: str = ""
+    """What the model said in words, for tasks that answer in text (`converse` answers in both)."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the audio in the format of the path's suffix; whole or not at all. Raises `OutputError`."""
@@ -132,19 +146,9 @@ class Model:
         transcript `ref_text` clones one on the fly. `options` are the fields in `capabilities.options`; an option this
         model cannot honour is an `UnsupportedFeature`. No `seed` means a fresh one, reported in the result.
         """
-        with self.stream(
-            text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, on_progress=on_progress, **options
-        ) as stream:
-            audio = collect(stream)
-            return Result(
-                audio=audio,
-                sample_rate=stream.sample_rate,
-                finish_reason=stream.finish_reason,
-                seed=stream.seed,
-                timings=stream.timings,
-                pieces=stream.pieces,
-                usage=stream.usage,
-            )
+        return self._result(
+            self.stream(text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, on_progress=on_progress, **options)
+        )
 
     def stream(
         self,
@@ -173,15 +177,76 @@ class Model:
         **options: Unpack[RequestOptions],
     ) -> Plan:
         """What would be spoken: pieces, what the text becomes, budgets and seeds. Checks everything, runs nothing."""
+        return self._prepare(
+            Request(
+                text=text,
+                voice=self._voice(voice),
+                ref_audio=None if ref_audio is None else read_audio(ref_audio),
+                ref_text=ref_text,
+                **options,
+            )
+        )
+
+    def sound(self, caption: str, **options: Unpack[RequestOptions]) -> Result:
+        """The sound a caption describes, `duration_s` long. Raises `UnsupportedFeature` for a model that has no sound."""
+        return self._result(self.run(Request(task="sound", text=caption, **options)))
+
+    def edit(
+        self,
+        audio: AudioSource | None = None,
+        *,
+        task: str | None = None,
+        slots: Mapping[str, str] | None = None,
+        ref_text: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Result:
+        """`audio` changed by a named task (`slots` fill its template) or by `instructions` of your own.
+
+        `ref_text`, the words in `audio`, lets tasks that change words estimate the new length. The model's page in the
+        docs lists its tasks. Raises `UnsupportedFeature` for a model without the task, `InvalidRequest` for its slots.
+        """
         request = Request(
-            text=text,
-            voice=self._voice(voice),
-            ref_audio=None if ref_audio is None else read_audio(ref_audio),
+            task="edit",
+            audio=None if audio is None else read_audio(audio, param="audio"),
+            edit=None if task is None else Edit(name=task, slots=dict(slots or {})),
             ref_text=ref_text,
             **options,
         )
+        return self._result(self.run(request))
+
+    def transcribe(self, audio: AudioSource, **options: Unpack[RequestOptions]) -> Result:
+        """The words in `audio`, as the result's `text`. Raises `UnsupportedFeature` for a model that cannot hear."""
+        return self._result(self.run(Request(task="transcribe", audio=_heard(audio), **options)))
+
+    def ask(self, audio: AudioSource, question: str, **options: Unpack[RequestOptions]) -> Result:
+        """The answer to a question about `audio`, as the result's `text`. Raises as `transcribe`."""
+        return self._result(self.run(Request(task="ask", text=question, audio=_heard(audio), **options)))
+
+    def converse(self, audio: AudioSource, **options: Unpack[RequestOptions]) -> Result:
+        """A spoken answer to spoken words: audio, and the answer's words as `text`. Raises as `transcribe`."""
+        return self._result(self.run(Request(task="converse", audio=_heard(audio), **options)))
+
+    def run(self, request: Request, *, on_progress: Callable[[float], None] | None = None) -> SpeechStream:
+        """Starts any request; what can be refused is refused by this call. `generate` and its kin are made of this."""
+        return SpeechStream(self._family, self._engine, self._prepare(request), on_progress=on_progress)
+
+    def _prepare(self, request: Request) -> Plan:
         check_request(request, self.capabilities)
         return self._family.prepare(request, f"r{next(self._ids)}")
+
+    def _result(self, stream: SpeechStream) -> Result:
+        with stream:
+            audio = collect(stream)
+            return Result(
+                audio=audio,
+                sample_rate=stream.sample_rate,
+                finish_reason=stream.finish_reason,
+                seed=stream.seed,
+                timings=stream.timings,
+                pieces=stream.pieces,
+                usage=stream.usage,
+                text=stream.text,
+            )
 
     def create_voice(
         self, name: str, audio: AudioSource, transcript: str, *, description: str = "", store: bool = True
@@ -219,6 +284,10 @@ def _name(source: str | os.PathLike[str] | None, folder: Path) -> str:
     if source is None:
         return BUNDLED_NAME
     return folder.name if Path(source).is_dir() else str(source)
+
+
+def _heard(audio: AudioSource) -> AudioInput:
+    return read_audio(audio, max_seconds=None, param="audio")
 
 
 def choose_device(name: str) -> torch.device:

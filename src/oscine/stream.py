@@ -105,6 +105,12 @@ class SpeechStream:
         )
 
     @property
+    def text(self) -> str:
+        """The last answer in words so far; empty for tasks that only make audio."""
+        answers = [self._family.text_of(job) for job in self.plan.jobs if job.frames]
+        return next((answer for answer in reversed(answers) if answer), "")
+
+    @property
     def usage(self) -> dict[str, int]:
         """Token counts in the words of the HTTP contract: text tokens in, frames out."""
         frames = sum(report.num_frames for report in self._reports)

@@ -279,6 +279,9 @@ class Family(Protocol):
     def open_decoder(self, job: Job) -> Decoder:
         """A fresh decoder for the job's frames; used from the engine's thread only."""
 
+    def text_of(self, job: Job) -> str:
+        """The words a job has produced so far, for tasks that answer in text; empty for audio."""
+
     def chunk_sizes(self) -> tuple[int, ...]:
         """Frames of the first decoder calls of a job; the last size repeats. Fixed, so that samples never depend on
         whether anybody streams."""

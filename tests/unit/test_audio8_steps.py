@@ -276,9 +276,9 @@ def test_half_precision_runs_and_stays_close(config: LMConfig) -> None:
         assert run(steps, job, 4).shape == (4, config.num_codebooks)
         columns = torch.zeros(1, config.num_codebooks + 1, 12, dtype=torch.long)
         columns[0, 0] = torch.arange(20, 32)
-        steps._table.ensure(1, 64)
-        steps._table.cache.begin(0)
         with torch.inference_mode():
+            steps._table.ensure(1, 64)
+            steps._table.cache.begin(0)
             final, _ = steps.model.advance(columns, torch.arange(12)[None], steps._table.cache, slice(0, 1), 64)
             logits.append(steps.model.compact_logits(final))
     assert logits[1].dtype == torch.float32

@@ -37,3 +37,8 @@ def test_the_seam_goes_through_silence_and_the_outer_edges_stay() -> None:
     assert (joined[:15] == 1).all()
     assert (joined[25:] == 1).all()
     assert np.abs(np.diff(joined)).max() < 0.4
+
+
+def test_a_piece_without_samples_has_no_edges() -> None:
+    piece = np.ones(30, np.float32)
+    np.testing.assert_array_equal(join([np.zeros(0, np.float32), piece], 7), piece)

@@ -20,10 +20,12 @@ class PieceJoiner:
         self._ramp = (0.5 - 0.5 * np.cos(np.pi * (np.arange(self._fade) + 0.5) / max(self._fade, 1))).astype(np.float32)
         self._tail = np.zeros(0, np.float32)
         self._first = True
+        self._heard = False  # a piece without samples, such as an answer in text, has no edges
         self._faded_in = 0
 
     def push(self, samples: Samples) -> Samples:
         """Samples ready to be heard after `samples` of the current piece; the last 5 ms stay behind."""
+        self._heard = self._heard or len(samples) > 0
         if not self._fade:
             return samples
         joined = np.concatenate([self._tail, self._fade_in(samples)])
@@ -34,7 +36,7 @@ class PieceJoiner:
     def end_piece(self, *, last: bool) -> Samples:
         """The rest of the current piece, faded out unless it is the last one."""
         tail, self._tail = self._tail, np.zeros(0, np.float32)
-        self._first, self._faded_in = False, 0
+        self._first, self._faded_in = self._first and not self._heard, 0
         return tail if last else (tail * self._ramp[::-1][len(self._ramp) - len(tail) :]).astype(np.float32)
 
     def _fade_in(self, samples: Samples) -> Samples:

@@ -104,4 +104,5 @@ class TimeStretcher:
 
 def _whole(samples: Samples) -> npt.NDArray[np.float64]:
     """Samples as whole numbers of 16 bits: their products and sums are exact in float64, in any order."""
-    return np.rint(np.clip(samples, -1.0, 1.0) * 32767.0).astype(np.float64)
+    whole: npt.NDArray[np.float64] = np.rint(np.clip(samples, -1.0, 1.0) * 32767.0).astype(np.float64)
+    return whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +13,11 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from oscine.errors import InvalidRequest, QueueFull
+from oscine.errors import GenerationError, InvalidRequest, QueueFull
 from oscine.server.metrics import Metrics
 from oscine.server.models import ModelRegistry
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -56,7 +59,11 @@ class ServerState:
     def warm_up(self) -> None:
         """Loads the default model and lets it say a word, so that the first request finds everything in place."""
         with self.models.use(self.models.default) as model:
-            model.generate("Hello.", seed=0, max_new_tokens=4)
+            if "speech" in model.capabilities.tasks:
+                try:
+                    model.generate("Hello.", seed=0)
+                except GenerationError as error:  # a bad draw is no reason to serve nobody
+                    _log.warning("warm-up: %s", error.message)
         self.ready = True
 
     @contextmanager
@@ -75,6 +82,4 @@ class ServerState:
         """Raises InvalidRequest for a text beyond the limit; what else can be wrong with it the model says."""
         limit = self.settings.max_input_chars
         if len(text) > limit:
-            raise InvalidRequest(
-                f"{param} has {len(text)} characters; this server takes {limit} at most", param=param
-            )
+            raise InvalidRequest(f"{param} has {len(text)} characters; this server takes {limit} at most", param=param)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oscine.audio.encode import open_encoder
-from oscine.audio.formats import content_type
+from oscine.audio.formats import check_available, content_type
 from oscine.audio.stretch import TimeStretcher
 from oscine.errors import Cancelled, InvalidRequest
 from oscine.server.metrics import Playback
@@ -45,22 +45,24 @@ class SpeechRun:
     def __init__(self, model: Model, text: str, settings: SpeechSettings, *, whole: bool) -> None:
         rate = model.capabilities.sample_rate
         target = settings.target_rate(rate)
-        if settings.ref_text and not settings.ref_audio:
-            raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
-        voice = resolve_voice(settings.voice_name, model)
-        reference = settings.reference_bytes()
+        arguments = _arguments(model, settings)
         self._stretcher = TimeStretcher(rate, settings.speed or 1.0)
         self._encoder = open_encoder(settings.response_format, rate, target_rate=target, seekable=whole)
         try:
-            self.stream = model.stream(
-                text, voice=voice, ref_audio=reference, ref_text=settings.ref_text or None, **settings.options()
-            )
+            self.stream = model.stream(text, **arguments)
         except BaseException:
             self._encoder.close()
             raise
         self.sample_rate = self._encoder.sample_rate
         self.content_type = content_type(settings.response_format, self.sample_rate)
         self._finished = False
+
+    @staticmethod
+    def check(model: Model, text: str, settings: SpeechSettings) -> None:
+        """Raises what making a run would raise, and runs nothing."""
+        settings.target_rate(model.capabilities.sample_rate)
+        check_available(settings.response_format)
+        model.plan(text, **_arguments(model, settings))
 
     def pull(self) -> Part | None:
         """The next bytes, None after the last. Raises Cancelled, and what generation raises."""
@@ -95,6 +97,18 @@ class SpeechRun:
     def cancel(self) -> None:
         """Ends generation within a step. Idempotent."""
         self.stream.cancel()
+
+
+def _arguments(model: Model, settings: SpeechSettings) -> dict[str, Any]:
+    """The arguments of `Model.stream` beside the text."""
+    if settings.ref_text and not settings.ref_audio:
+        raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
+    return {
+        "voice": resolve_voice(settings.voice_name, model),
+        "ref_audio": settings.reference_bytes(),
+        "ref_text": settings.ref_text or None,
+        **settings.options(),
+    }
 
 
 class Delivery:

@@ -94,6 +94,10 @@ class Audio8Family:
         """A stateful decoder for the job's frames."""
         return Audio8Decoder(self._codec, self._device)
 
+    def text_of(self, job: Job) -> str:
+        """Empty: this family answers in audio only."""
+        return ""
+
     def chunk_sizes(self) -> tuple[int, ...]:
         """Frames of a job's decoder calls."""
         return CHUNK_SIZES

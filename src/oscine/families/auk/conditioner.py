@@ -7,6 +7,7 @@ import gc
 import torch
 from torch import Tensor
 
+from oscine.errors import WeightMismatch
 from oscine.families.auk.audio import prepare_audio
 from oscine.families.auk.audio_tower import audio_tokens
 from oscine.families.auk.cache import ContentCache, audio_key
@@ -50,6 +51,11 @@ class Conditioner:
         resident: bool = True,
         cache_size: int = CONDITION_CACHE,
     ) -> None:
+        layers = parts.thinker.text.num_hidden_layers
+        if len(fusion.layer_weights) != layers:
+            raise WeightMismatch(
+                f"{len(fusion.layer_weights)} layer_weights for the {layers} layers of {parts.encoder}"
+            )
         self.tokenizer = PromptTokenizer(parts.encoder, parts.thinker)
         self.resident = resident
         self._parts, self._fusion, self._device, self._dtype = parts, fusion, device, dtype

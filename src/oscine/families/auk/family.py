@@ -91,6 +91,10 @@ class AuKFamily:
         """A stateful decoder for the job's latents."""
         return AuKDecoder(self._vae)
 
+    def text_of(self, job: Job) -> str:
+        """Empty: this family answers in audio only."""
+        return ""
+
     def chunk_sizes(self) -> tuple[int, ...]:
         """Frames of a job's decoder calls."""
         return CHUNK_SIZES

@@ -70,6 +70,9 @@ def load_dit(module: AuKTransformer, path: Path, *, device: torch.device | str, 
     missing = sorted({"layer_weights", "layer_scale"} - set(fusion))
     if stray or missing:
         raise WeightMismatch(f"{path} does not fit the model: missing {missing}, unexpected {sorted(stray)[:10]}")
+    if fusion["layer_weights"].dim() != 1 or fusion["layer_scale"].shape != (1,):
+        shapes = {key: list(value.shape) for key, value in fusion.items()}
+        raise WeightMismatch(f"{path}: layer_weights must be [layers] and layer_scale [1], got {shapes}")
     return Fusion(**fusion)
 
 

@@ -116,9 +116,7 @@ def _create_voice(state: ServerState, form: VoiceForm, audio: bytes) -> Voice:
                 "ref_text is missing: this model clones a voice from a recording and its exact transcript",
                 param="ref_text",
             )
-        return model.create_voice(
-            form.name, audio, form.ref_text or "", description=form.speaker_description or ""
-        )
+        return model.create_voice(form.name, audio, form.ref_text or "", description=form.speaker_description or "")
 
 
 def _delete_voice(state: ServerState, voice_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -56,7 +57,7 @@ def operations_routes(state: ServerState) -> APIRouter:
     return router
 
 
-def _file(path: Path, media_type: str):  # type: ignore[no-untyped-def]
+def _file(path: Path, media_type: str) -> Callable[[], Awaitable[Response]]:
     async def serve() -> Response:
         return FileResponse(path, media_type=media_type, headers={"Cache-Control": "no-cache"})
 

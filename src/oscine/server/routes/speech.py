@@ -123,4 +123,3 @@ def _result(index: int, delivery: Delivery, data: bytes) -> dict[str, Any]:
         "finish_reason": stream.finish_reason,
         "usage": stream.usage,
     }
-

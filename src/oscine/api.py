@@ -146,7 +146,7 @@ class Model:
         transcript `ref_text` clones one on the fly. `options` are the fields in `capabilities.options`; an option this
         model cannot honour is an `UnsupportedFeature`. No `seed` means a fresh one, reported in the result.
         """
-        return self._result(
+        return self.finish(
             self.stream(text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, on_progress=on_progress, **options)
         )
 
@@ -188,8 +188,8 @@ class Model:
         )
 
     def sound(self, caption: str, **options: Unpack[RequestOptions]) -> Result:
-        """The sound a caption describes, `duration_s` long. Raises `UnsupportedFeature` for a model that has no sound."""
-        return self._result(self.run(Request(task="sound", text=caption, **options)))
+        """The sound a caption describes, `duration_s` long. `UnsupportedFeature` for a model without the task."""
+        return self.finish(self.run(Request(task="sound", text=caption, **options)))
 
     def edit(
         self,
@@ -212,19 +212,19 @@ class Model:
             ref_text=ref_text,
             **options,
         )
-        return self._result(self.run(request))
+        return self.finish(self.run(request))
 
     def transcribe(self, audio: AudioSource, **options: Unpack[RequestOptions]) -> Result:
         """The words in `audio`, as the result's `text`. Raises `UnsupportedFeature` for a model that cannot hear."""
-        return self._result(self.run(Request(task="transcribe", audio=_heard(audio), **options)))
+        return self.finish(self.run(Request(task="transcribe", audio=_heard(audio), **options)))
 
     def ask(self, audio: AudioSource, question: str, **options: Unpack[RequestOptions]) -> Result:
         """The answer to a question about `audio`, as the result's `text`. Raises as `transcribe`."""
-        return self._result(self.run(Request(task="ask", text=question, audio=_heard(audio), **options)))
+        return self.finish(self.run(Request(task="ask", text=question, audio=_heard(audio), **options)))
 
     def converse(self, audio: AudioSource, **options: Unpack[RequestOptions]) -> Result:
         """A spoken answer to spoken words: audio, and the answer's words as `text`. Raises as `transcribe`."""
-        return self._result(self.run(Request(task="converse", audio=_heard(audio), **options)))
+        return self.finish(self.run(Request(task="converse", audio=_heard(audio), **options)))
 
     def run(self, request: Request, *, on_progress: Callable[[float], None] | None = None) -> SpeechStream:
         """Starts any request; what can be refused is refused by this call. `generate` and its kin are made of this."""
@@ -234,7 +234,8 @@ class Model:
         check_request(request, self.capabilities)
         return self._family.prepare(request, f"r{next(self._ids)}")
 
-    def _result(self, stream: SpeechStream) -> Result:
+    def finish(self, stream: SpeechStream) -> Result:
+        """The result of a stream that nobody has read from yet."""
         with stream:
             audio = collect(stream)
             return Result(

@@ -104,6 +104,32 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slot:
+    """One thing an editing task needs to know; `choices` None: any text. `default` None: it must be given."""
+
+    name: str
+    help: str
+    choices: tuple[str, ...] | None = None
+    default: str | None = None
+
+
+class EditInfo(Protocol):
+    """An editing task as callers see it: what it does and what it needs to know."""
+
+    @property
+    def name(self) -> str:
+        """What `Edit.name` says."""
+
+    @property
+    def help(self) -> str:
+        """What it does, in a line."""
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """What `Edit.slots` fills."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Capabilities:
     """What a loaded model can do; callers read this instead of probing.
 
@@ -121,6 +147,7 @@ class Capabilities:
     streaming: bool
     licence: str
     options: Mapping[str, Option]
+    edits: tuple[EditInfo, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

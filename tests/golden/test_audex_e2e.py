@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ from oscine.errors import InvalidRequest
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.frontend import cut_clips, log_mel, normalize
 from oscine.families.audex.guidance import blend
-from oscine.families.audex.jobs import JobMaker, LMJob
+from oscine.families.audex.jobs import CODEC_CAP, JobMaker, LMJob
 from oscine.families.audex.loading import AudexModel, load_model
 from oscine.families.audex.prompt import Kind, PromptEncoder, audio_prompt, generation_prompt, null_prompt
 from oscine.families.audex.sampling import Sampling
@@ -33,26 +33,33 @@ from tests.golden.audex_fixtures import check, fixtures, read
 IDS_TOL, WAV_TOL, LOGITS_TOL = 0.0, 5e-5, 5e-5
 GREEDY = Sampling(temperature=0.0)
 CHUNK_FRAMES = 5
+USUAL_SCALE = {"tts": 1.5, "tta": 3.0}
+LIMIT = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """How a run named in the fixture is asked for."""
+    """How a run is asked for: `tts` or `tta`, then `_cfg` (of the task's usual scale) or `_cfg<scale>`, `_cap<n>`."""
 
     kind: Kind
     scale: float = 1.0
-    limit: int = 60
-    cap: int = 4000
+    limit: int = LIMIT
+    cap: int = CODEC_CAP
 
-
-RUNS = {
-    "tts": Run(kind="tts"),
-    "tts_cfg": Run(kind="tts", scale=1.5),
-    "tts_cfg3": Run(kind="tts", scale=3.0),
-    "tta_cfg": Run(kind="tta", scale=3.0, limit=4200),
-    "tta": Run(kind="tta", limit=24),
-    "tta_cfg_cap10": Run(kind="tta", scale=3.0, limit=4200, cap=10),
-}
+    @classmethod
+    def named(cls, name: str, setup: Setup) -> Run:
+        kind, *parts = name.split("_")
+        scale, cap = 1.0, CODEC_CAP
+        for part in parts:
+            word, number = part[:3], part[3:]
+            assert kind in USUAL_SCALE and word in ("cfg", "cap"), f"no test for run {name}"
+            if word == "cfg":
+                scale = float(number) if number else USUAL_SCALE[kind]
+            else:
+                cap = int(number)
+        stated, tokens = setup.data["runs"][name], setup.model.tokens
+        ended = stated["last"] in (*tokens.eos, tokens.speechgen_end, tokens.audiogen_end)
+        return cls(kind=cast(Kind, kind), scale=scale, limit=LIMIT if ended else stated["n_tokens"], cap=cap)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,10 +179,8 @@ def test_prompt_ids(golden_root: Path) -> None:
 @torch.inference_mode()
 def test_runs(golden_root: Path) -> None:
     for setup in setups(golden_root):
-        unknown = set(setup.data["runs"]) - set(RUNS)
-        assert not unknown, f"no test for runs {sorted(unknown)}"
         for name, stated in setup.data["runs"].items():
-            run = RUNS[name]
+            run = Run.named(name, setup)
             tokens, frames = drive(setup.model, job_of(setup, run))
             assert tokens == setup.t[f"{name}.tokens"].tolist(), name
             assert (len(tokens), tokens[-1]) == (stated["n_tokens"], stated["last"])
@@ -195,21 +200,21 @@ def test_runs_through_the_engine(golden_root: Path) -> None:
     """The family's own path: same audio, all runs at once, whatever the decoder's chunks."""
     for setup in setups(golden_root):
         family = AudexFamily(setup.model, ExactRule(), name="tiny")
-        names = [name for name in setup.data["runs"] if RUNS[name].cap == Run(kind="tts").cap]
+        runs = {name: Run.named(name, setup) for name in setup.data["runs"]}
+        runs = {name: run for name, run in runs.items() if run.cap == CODEC_CAP}
         jobs = []
-        for name in names:
-            run, tta = RUNS[name], RUNS[name].kind == "tta"
+        for name, run in runs.items():
             request = Request(
-                task="sound" if tta else "speech",
+                task="sound" if run.kind == "tta" else "speech",
                 text=setup.data["texts"][run.kind],
                 temperature=0.0,
                 cfg_scale=run.scale,
-                max_new_tokens=min(run.limit, 4096),
+                max_new_tokens=run.limit,
             )
             jobs += family.prepare(request, name).jobs
         engine, events = Engine(), [SimpleQueue[Event]() for _ in jobs]
         engine.submit(family, [(job, queue.put) for job, queue in zip(jobs, events, strict=True)])
-        for name, queue in zip(names, events, strict=True):
+        for name, queue in zip(runs, events, strict=True):
             chunks = []
             while isinstance(event := queue.get(timeout=60), AudioChunk):
                 chunks.append(torch.from_numpy(event.samples))
@@ -226,7 +231,7 @@ def test_step_logits(golden_root: Path) -> None:
         assert keys
         for key in keys:
             name, number = key.split(".step")
-            run, done = RUNS[name], setup.t[f"{name}.tokens"][: int(number)]
+            run, done = Run.named(name, setup), setup.t[f"{name}.tokens"][: int(number)]
             job, lm = job_of(setup, run), setup.model.lm
             rows = []
             for ids in (job.prompt_ids, job.null_ids):

@@ -60,7 +60,7 @@ def decode(source: BinaryIO, *, max_seconds: float | None) -> tuple[Samples, int
     Raises BadAudio if FFmpeg cannot read it or finds no audio in it.
     """
     try:
-        with av.open(source) as container:
+        with av.open(source, mode="r") as container:
             if not container.streams.audio:
                 raise BadAudio("the file holds no audio stream")
             stream = container.streams.audio[0]

@@ -258,6 +258,8 @@ class AudexFamily:
         memory = 2 * inputs.num_lanes * lm.lane_bytes(inputs.max_length)
         if inputs.output == "speech":
             memory += decoder.kv_bytes(inputs.max_length)
+        if isinstance(inputs, LMJob) and inputs.mel is not None:
+            memory += inputs.mel.nbytes
         frames = inputs.max_length if max_frames is None else max_frames
         return Job(id=job_id, inputs=inputs, seed=seed, max_frames=frames, memory=memory, text=text, after=after)
 

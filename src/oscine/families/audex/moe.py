@@ -61,15 +61,13 @@ class MoE(nn.Module):
         """
         experts, weights = self.gate(x, row_by_row=isinstance(call, Decode))
         routed = experts[: len(call.lanes)] if isinstance(call, Decode) else experts
-        parts = x.new_zeros(*experts.shape, x.shape[-1])  # [row, chosen, dim]
-        for expert in routed.unique().tolist():
+        total = torch.zeros_like(x, dtype=torch.float32)
+        for expert in routed.unique().tolist():  # ascending, so each row sums its experts in an order of its own
             rows, places = (routed == expert).nonzero(as_tuple=True)
             taken = x[rows]
             if isinstance(call, Decode):
                 taken = torch.cat([taken, x.new_zeros(len(x) - len(rows), x.shape[-1])])
-            parts[rows, places] = self.experts[expert](taken)[: len(rows)]
-        total = torch.zeros_like(x, dtype=torch.float32)
-        for place in range(experts.shape[1]):  # summed in the router's order, row by row the same
-            total = total + weights[:, place, None] * parts[:, place].float()
+            made = self.experts[expert](taken)[: len(rows)]
+            total.index_add_(0, rows, weights[rows, places, None] * made.float())
         out: Tensor = total.to(x.dtype) + self.shared_experts(x)
         return out

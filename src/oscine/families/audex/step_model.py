@@ -169,14 +169,12 @@ class AudexStepModel:
     def _advance(self, slot: Slot, logits: Tensor) -> StepOut:
         """Draws the job's next token from logits [lane, vocab] and says what came of it."""
         chosen = blend(logits[0], logits[1], slot.job.cfg_scale) if len(logits) == 2 else logits[0]
-        if not torch.isfinite(chosen.amax()):
-            return StepOut(
-                error=NonFiniteOutput("the language model's logits are NaN or infinite; try dtype='float32'")
-            )
         if slot.job.output == "sound":
-            chosen = chosen[None].clone()
-            self._phases.mask(chosen, [0], [PhaseTable.row(len(slot.tokens), slot.job.codec_cap)])
-            chosen = chosen[0]
+            masked = chosen[None].clone()
+            self._phases.mask(masked, [0], [PhaseTable.row(len(slot.tokens), slot.job.codec_cap)])
+            chosen = masked[0]
+        if not torch.isfinite(chosen.amax()):  # NaN wins every maximum; -inf means that nothing may be drawn
+            return StepOut(error=NonFiniteOutput("the logits are NaN or infinite; try dtype='float32'"))
         token = draw(chosen, slot.job.sampling, slot.generator)
         slot.tokens.append(token)
         stopped = token in slot.stops

@@ -389,7 +389,7 @@ def _num_frames(codes: Codes | None) -> int:
     shape = np.shape(codes) if codes is not None else ()
     if len(shape) != 2:
         raise InvalidRequest(f"ref_codes must have the shape [codebook, frame], got {list(shape)}", param="ref_codes")
-    return shape[1]
+    return int(shape[1])
 
 
 def _fingerprint(codec: Codec) -> str:

@@ -1,0 +1,153 @@
+"""The pipeline: what it refuses, caches and pins; shapes of the models; frames of the split deployment."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from oscine.errors import BadAudio, InputTooLong, InvalidRequest, NonFiniteOutput, OscineError
+from oscine.families.auk import AuKPipeline, AuKRequest
+from oscine.families.auk.wire import decode_frame, encode_frame
+from oscine.types import Samples
+from tests.unit.auk_factory import TINY_ARCH, TINY_VAE, write_released
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("auk")
+    write_released(root)
+    write_released(root, name="AuK-Flash")
+    return root
+
+
+@pytest.fixture(scope="module")
+def pipeline(root: Path) -> AuKPipeline:
+    return AuKPipeline.from_folder(root / "AuK")
+
+
+def clip(seconds: float) -> Samples:
+    return np.random.default_rng(0).standard_normal(int(seconds * 24000)).astype(np.float32) * np.float32(0.1)
+
+
+def condition(tokens: int = 9) -> Tensor:
+    return torch.randn(tokens, TINY_ARCH["text_hidden_dim"], generator=torch.Generator().manual_seed(0))
+
+
+def short(**changes: Any) -> AuKRequest:
+    return AuKRequest(**{"condition": condition(), "gen_seconds": 0.1, "num_steps": 2, "seed": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"gen_seconds": None}, InvalidRequest, "duration"),
+        ({"condition": condition() * 0}, InvalidRequest, "no valid token"),
+        ({"condition": condition()[:, :-1]}, InvalidRequest, "condition must be"),
+        ({"condition": condition()[None].repeat(2, 1, 1)}, InvalidRequest, "condition must be"),
+        ({"audio": np.zeros((2, 2, 2), np.float32)}, BadAudio, "one or two dimensions"),
+        ({"audio": np.ones(479, np.float32)}, BadAudio, "shorter than one frame"),
+        ({"audio": clip(30.1)}, InputTooLong, "30 s"),
+        ({"t_grid": [0.0, 0.5, 0.5, 1.0]}, InvalidRequest, "strictly increasing"),
+        ({"guidance": float("nan")}, InvalidRequest, "guidance"),
+        ({"num_steps": 0}, InvalidRequest, "at least 1"),
+    ],
+)
+def test_the_pipeline_refuses(
+    pipeline: AuKPipeline, changes: dict[str, Any], error: type[OscineError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        pipeline.forward(short(**changes))
+
+
+def test_the_pipeline_takes_exactly_one_request(pipeline: AuKPipeline) -> None:
+    for requests in ([], [short(), short()]):
+        with pytest.raises(InvalidRequest, match="exactly one"):
+            pipeline.forward(requests)
+    [output] = pipeline.forward([short()])
+    assert output.audio is not None
+    assert output.audio.shape == (5 * 480,)
+    assert output.seed == 1
+
+
+def test_channels_are_averaged(pipeline: AuKPipeline) -> None:
+    left, right = clip(0.2), clip(0.2)[::-1].copy()
+    mono = pipeline.reference_latents(short(audio=(left + right) / 2))
+    for stereo in (np.stack([left, right]), np.stack([left, right], axis=1)):
+        assert torch.equal(pipeline.reference_latents(short(audio=stereo)), mono)
+
+
+def test_reference_means_are_cached_and_draws_are_not(root: Path) -> None:
+    pipeline = AuKPipeline.from_folder(root / "AuK", reference_cache=1)
+    first = pipeline.reference_latents(short(audio=clip(0.2)))
+    assert pipeline.reference_latents(short(audio=clip(0.2))) is first
+    pipeline.reference_latents(short(audio=clip(0.3)))
+    assert pipeline.reference_latents(short(audio=clip(0.2))) is not first
+    drawn = [pipeline.reference_latents(short(audio=clip(0.2), vae_sample=True, seed=s)) for s in (1, 1, 2)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    for size in (-1, 1.5, True):
+        with pytest.raises(InvalidRequest, match="cache size"):
+            AuKPipeline.from_folder(root / "AuK", reference_cache=size)  # type: ignore[arg-type]
+
+
+def test_flash_ignores_other_settings_and_says_so_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pipeline = AuKPipeline.from_folder(root / "AuK-Flash")
+    with caplog.at_level(logging.WARNING, logger="oscine"):
+        outputs = [pipeline.forward(short(num_steps=n, guidance=g))[0].audio for n, g in ((2, 2.0), (9, 0.0))]
+    assert outputs[0] is not None
+    assert outputs[1] is not None
+    assert torch.equal(outputs[0], outputs[1])
+    assert caplog.text.count("AuK-Flash runs its own 4 steps") == 1
+
+
+def test_infinite_latents_are_an_error(root: Path) -> None:
+    pipeline = AuKPipeline.from_folder(root / "AuK")
+    pipeline.dit.proj_out.bias.fill_(float("inf"))
+    with pytest.raises(NonFiniteOutput, match="latents"):
+        pipeline.forward(short())
+
+
+def test_wrong_shapes_are_named(pipeline: AuKPipeline) -> None:
+    dit, vae, text = pipeline.dit, pipeline.vae, condition()[None]
+    context = dit.prepare(text, target_len=4)
+    with pytest.raises(ValueError, match=r"must be \[batch, 4, 8\]"):
+        dit.step(torch.zeros(1, 5, 8), 0.0, context)
+    with pytest.raises(ValueError, match="ref must be"):
+        dit.prepare(text, target_len=4, ref=torch.zeros(1, 3, 9))
+    with pytest.raises(ValueError, match="ref_mask must be"):
+        dit.prepare(text, target_len=4, ref=torch.zeros(1, 3, 8), ref_mask=torch.ones(1, 4, dtype=torch.bool))
+    with pytest.raises(ValueError, match="at least one frame"):
+        dit.prepare(text, target_len=0)
+    for latents in (torch.zeros(3, TINY_VAE["latent_dim"]), torch.zeros(1, 3, 9)):
+        with pytest.raises(ValueError, match="latents must be"):
+            vae.decode(latents)
+    for wav in (torch.zeros(480), torch.zeros(2, 480), torch.zeros(1, 0)):
+        with pytest.raises(ValueError, match=r"must be \[1, samples\]"):
+            vae.encode(wav)
+
+
+def test_the_text_cache_is_used_under_guidance_and_cleared(pipeline: AuKPipeline) -> None:
+    dit, one, other = pipeline.dit, condition()[None], condition()[None] * 2 + 1
+    first = dit.prepare(one, target_len=3, cfg_infer=True, cache=True).c
+    assert torch.equal(dit.prepare(other, target_len=3, cfg_infer=True, cache=True).c, first)
+    assert not torch.equal(dit.prepare(other, target_len=3, cfg_infer=True).c, first)
+    dit.clear_cache()
+    assert not torch.equal(dit.prepare(other, target_len=3, cfg_infer=True, cache=True).c, first)
+    dit.clear_cache()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"AUK1", b"AUK2\0\0\0\2{}", b"AUK1\0\0\1\0{}", b"AUK1\0\0\0\2[]", b"AUK1\0\0\0\2{]"]
+)
+def test_broken_frames_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="frame"):
+        decode_frame(data)
+    header, tensors = decode_frame(encode_frame({"a": 1}, {"x": torch.ones(2)}))
+    assert header == {"a": 1}
+    assert torch.equal(tensors["x"], torch.ones(2))

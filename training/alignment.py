@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,16 @@ GAP, UNLIKE = 0.5, 1.5
 def align(symbols: str, phonemes: str) -> list[int]:
     """For each character of the teacher's `phonemes` the index in our `symbols` of what it speaks; never falls.
 
-    Stress marks go with the sound behind them, length marks with the one before; a sound that has no partner goes
-    with its left neighbour.
+    Stress marks go with the sound behind them, length marks with the one before. A sound without a partner goes with
+    the vowel behind it if it is a vowel itself (the first half of a diphthong), else with its left neighbour.
     """
     ours = [i for i, symbol in enumerate(symbols) if symbol not in SILENT_MARKS]
     theirs = [i for i, phoneme in enumerate(phonemes) if phoneme not in SILENT_MARKS]
-    pairs = _pair([symbols[i] for i in ours], [phonemes[i].translate(_EQUAL) for i in theirs])
+    sounds = [phonemes[i].translate(_EQUAL) for i in theirs]
+    pairs = _pair([symbols[i] for i in ours], sounds)
+    for i, (sound, behind) in enumerate(pairwise(sounds)):
+        if pairs[i] is None and sound in _ALL_VOWELS and behind in _ALL_VOWELS:
+            pairs[i] = pairs[i + 1]
     partner = dict(zip(theirs, pairs, strict=True))
     places: list[int] = []
     for index, phoneme in enumerate(phonemes):

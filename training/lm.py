@@ -18,13 +18,16 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
 from training.common import Log, average_into, learning_rate, save
+from training.encode import load_codec
 from training.lm_data import Utterance, batches, collate, corrupted, load_utterances, split
 from training.lm_losses import FAST_SHARE, Losses, SymbolHead, compute_losses
+from training.quantize import codebooks
 from training.tokenizer import END, SEMANTIC_BEGIN, build_tokenizer
 
 SEED = 1
@@ -59,12 +62,12 @@ def model_config(num_codebooks: int, codec: CodecConfig) -> dict[str, Any]:
         "semantic_begin_id": SEMANTIC_BEGIN,
         "semantic_end_id": SEMANTIC_BEGIN + size - 1,
         "eos_token_id": build_tokenizer().token_to_id(END),
-        "n_fast_layer": 2,
-        "fast_dim": 192,
-        "fast_n_head": 3,
-        "fast_n_local_heads": 3,
+        "n_fast_layer": 1,
+        "fast_dim": 256,
+        "fast_n_head": 4,
+        "fast_n_local_heads": 4,
         "fast_head_dim": 64,
-        "fast_intermediate_size": 512,
+        "fast_intermediate_size": 768,
         "codec_sample_rate": codec.sample_rate,
         "codec_frame_size": codec.frame_length,
     }
@@ -87,11 +90,38 @@ def initialise(model: DualAR) -> None:
     model.fast_output.weight.mul_(0.5)
 
 
+@torch.no_grad()
+def start_from_codec(model: DualAR, codec: Codec, generator: torch.Generator) -> None:
+    """Makes the code embeddings a random view of the codec's own vectors, so that codes which sound alike look alike.
+
+    The sum of a frame's embeddings is then a linear image of what the codec decodes. The rows of the semantic codes
+    in the token table, which are the output head too, get another view of the first codebook.
+    """
+    config = model.config
+    layers = list(codebooks(codec.quantizer))[: config.num_codebooks]
+    vectors = [layer.out_proj(layer.codebook.weight.T[None])[0].T for layer in layers]  # [code, latent] each
+    centred = [v - v.mean(0) for v in vectors]
+    scale = 0.06 / torch.stack([v.square().mean() for v in centred]).sum().sqrt()
+    latent = centred[0].shape[1]
+    views = torch.randn(2, latent, config.dim, generator=generator) * latent**-0.5
+    for i, vector in enumerate(centred):
+        rows = slice(i * config.codebook_size, (i + 1) * config.codebook_size)
+        model.codebook_embeddings.weight[rows] = scale * (vector @ views[0])
+    spread = centred[0] / centred[0].square().mean().sqrt()
+    begin, end = config.semantic_begin_id, config.semantic_end_id + 1
+    model.embeddings.weight[begin:end] = 0.02 * (spread @ views[1])
+
+
 class Trainer:
     """Everything a run holds; `state` and `restore` are its checkpoint."""
 
     def __init__(
-        self, values: dict[str, Any], utterances: Sequence[Utterance], out: Path, device: torch.device
+        self,
+        values: dict[str, Any],
+        utterances: Sequence[Utterance],
+        out: Path,
+        device: torch.device,
+        codec: Codec | None = None,
     ) -> None:
         torch.manual_seed(SEED)
         self.values, self.out, self.device = values, out, device
@@ -100,6 +130,8 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(SEED)
         model = DualAR(self.config)
         initialise(model)
+        if codec is not None:
+            start_from_codec(model, codec, self.generator)
         self.model = model.to(device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
         self.head = SymbolHead(self.config.dim, SEMANTIC_BEGIN).to(device)
@@ -225,6 +257,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, action="append", required=True, help="folder with meta.jsonl")
     parser.add_argument("--codes", type=Path, action="append", required=True, help="its codes (training.encode)")
     parser.add_argument("--cache", type=Path, action="append", required=True, help="its audio cache (training.encode)")
+    parser.add_argument("--codec", type=Path, help="folder of the codec; the first code embeddings come from it")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
     parser.add_argument("--codebooks", type=int, default=4, help="codebooks the model speaks (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=60.0, help="training time, all runs together")
@@ -235,7 +268,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     values = model_config(options.codebooks, codec_config_of(options.codes[0]))
     utterances = load_all(options.data, options.codes, options.cache, values)
-    trainer = Trainer(values, utterances, options.out, torch.device(options.device))
+    codec = load_codec(options.codec) if options.codec else None
+    trainer = Trainer(values, utterances, options.out, torch.device(options.device), codec)
     if (options.out / "last.pt").is_file():
         trainer.restore(options.out / "last.pt")
     frames = sum(u.num_frames for u in trainer.trained)

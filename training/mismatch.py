@@ -12,7 +12,7 @@ from typing import Any
 
 from oscine.text.frontend import get_frontend
 
-MAX_MISMATCH = 0.15
+MAX_MISMATCH = 0.1
 _IPA = (
     ("tʃ", "ʧ"),
     ("dʒ", "ʤ"),

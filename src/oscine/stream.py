@@ -6,6 +6,7 @@ so that both are the same samples.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -21,6 +22,8 @@ from oscine.types import AudioChunk, Done, Event, Failed, Family, FinishReason, 
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+log = logging.getLogger(__name__)
 
 PIECES_AHEAD = 4
 """Pieces of one request in the engine at a time: enough to batch, few enough to bound memory."""
@@ -135,6 +138,23 @@ class SpeechStream:
             for job in self.plan.jobs:
                 job.cancel()
             self._total_s = time.perf_counter() - self._started
+            self._log()
+
+    def _log(self) -> None:
+        """One line for the finished request; nothing of its text or audio."""
+        timings = self.timings
+        log.info(
+            "request %s %s: %d characters, %d of %d pieces, %.2f s of audio, first after %.0f ms, rtf %.3f, %s",
+            self.plan.jobs[0].id.partition(".")[0],
+            self._family.capabilities.family,
+            sum(len(job.text) for job in self.plan.jobs),
+            len(self._reports),
+            len(self.plan.jobs),
+            timings.audio_s,
+            1000 * timings.first_audio_s,
+            timings.rtf,
+            self.finish_reason,
+        )
 
     def _piece(self, number: int, job: Job) -> Iterator[AudioChunk]:
         begin = self._num_samples

@@ -52,7 +52,8 @@ class Run:
         scale, cap = 1.0, CODEC_CAP
         for part in parts:
             word, number = part[:3], part[3:]
-            assert kind in USUAL_SCALE and word in ("cfg", "cap"), f"no test for run {name}"
+            assert kind in USUAL_SCALE, f"no test for run {name}"
+            assert word in ("cfg", "cap"), f"no test for run {name}"
             if word == "cfg":
                 scale = float(number) if number else USUAL_SCALE[kind]
             else:

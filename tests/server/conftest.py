@@ -111,15 +111,25 @@ def body(**fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "input": "Hello world.", "seed": 7, "max_new_tokens": 12} | fields
 
 
+class _FrontToBack(sf.SoundFile):  # a streamed flac states no length, so it cannot be sought in
+    def seekable(self) -> bool:
+        return False
+
+
 def decode(data: bytes) -> tuple[np.ndarray, int]:
     """Samples and rate of an encoded body; aac through PyAV."""
     try:
-        return sf.read(io.BytesIO(data), dtype="float32")
+        file = _FrontToBack(io.BytesIO(data))
     except sf.LibsndfileError:
         from oscine.audio.pyav import decode as decode_with_ffmpeg
 
         samples, rate, _ = decode_with_ffmpeg(io.BytesIO(data), max_seconds=None)
         return samples, rate
+    with file:
+        blocks = []
+        while len(block := file.read(4096, dtype="float32")):
+            blocks.append(block)
+        return np.concatenate(blocks), file.samplerate
 
 
 def reference_wav(seconds: float = 1.0) -> bytes:

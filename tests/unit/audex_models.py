@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from oscine.families.audex.config import HybridConfig
-from oscine.families.audex.family import AudexFamily, load
+from oscine.families.audex.family import AudexFamily, exact_rule, load
 from oscine.families.audex.hybrid import HybridLM
 from oscine.families.audex.loading import AudexModel, load_model
-from oscine.layers.exact import check_exact
 
 CPU = torch.device("cpu")
 
@@ -36,11 +35,8 @@ def hybrid_family(golden_root: Path) -> AudexFamily:
     lm = random_hybrid(model.lm.config.vocab_size)
     block = model.tokens.speech
     lm.lm_head.weight[block.offset : block.offset + block.size] *= 4  # else it would rarely speak
-    sizes = {(m.in_features, m.out_features) for m in lm.modules() if isinstance(m, torch.nn.Linear)}
     fields = {name: getattr(model, name) for name in ("speech_decoder", "xcodec", "tokenizer", "tokens")}
-    return AudexFamily(
-        AudexModel(lm=lm, tower=None, **fields), check_exact(CPU, torch.float32, linears=sizes), name="h"
-    )
+    return AudexFamily(AudexModel(lm=lm, tower=None, **fields), exact_rule(lm, CPU, torch.float32), name="h")
 
 
 def random_hybrid(vocab_size: int) -> HybridLM:

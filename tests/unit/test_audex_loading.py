@@ -137,6 +137,7 @@ CONFIG_FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], None], str]] = {
     "other mel": (f"{FULL}/audio_preprocessor/preprocessor_config.json", set_key("feature_size", 80), "feature_size"),
     "projector": (f"{FULL}/config.json", set_key("audio_projector_activation", "silu"), "projector_activation"),
     "levels": ("audex_causal_speech_decoder/config.json", set_key("codebook_size", 1000), "codebook_levels"),
+    "other rate": ("audex_causal_speech_decoder/config.json", set_key("sample_rate", 24000), "sample rate and hop"),
     "no codec": ("xcodec1/config.json", set_key("model_type", "dac"), "xcodec"),
 }
 

@@ -100,3 +100,12 @@ def test_a_full_queue_is_refused_before_the_first_chunk(engine: Engine) -> None:
     with pytest.raises(QueueFull):
         SpeechStream(family(2), small, plan(2))
     small.close()
+
+
+def test_one_line_is_logged_and_it_holds_no_text(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="oscine.stream"):
+        collect(SpeechStream(family(2), engine, plan(2)))
+    (record,) = [r for r in caplog.records if r.name == "oscine.stream"]
+    assert "2 of 2 pieces" in record.getMessage()
+    assert "length" in record.getMessage()
+    assert "piece 0" not in record.getMessage()

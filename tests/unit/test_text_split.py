@@ -1,11 +1,14 @@
 """Sentences and pieces: where a text is cut, and that no word is ever lost."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oscine.text.clean import clean_text
+from oscine.text.english.normalize import normalize
 from oscine.text.split import SentenceStream, plan_pieces, sentences, speech_weight
 
 WORDS = [
@@ -194,3 +197,13 @@ def test_a_long_text_is_planned_quickly_and_whole() -> None:
     pieces = plan_pieces(text, 200)
     assert sum(piece.count("sentence") for piece in pieces) == 2000
     assert max(map(len, pieces)) <= 200
+
+
+@pytest.mark.parametrize(
+    "text", ["." * 20000, "ab" * 5000, "1-" * 5000, "`" * 20000, " " * 20000, "Dr. " * 3000, "« " * 5000]
+)
+def test_hostile_text_takes_no_quadratic_time(text: str) -> None:
+    started = time.process_time()
+    plan_pieces(clean_text(text), 200)
+    normalize(text)
+    assert time.process_time() - started < 3.0

@@ -10,10 +10,13 @@ from typing import Any
 import torch
 
 from oscine.api import choose_device, choose_dtype
-from oscine.bench import audio8
+from oscine.bench import audex, audio8
 from oscine.bench.measure import environment, peak_memory
+from oscine.checkpoint.folder import model_type_of
 from oscine.checkpoint.hub import resolve_source
 from oscine.errors import InvalidRequest
+
+AUDEX_TYPE = "nemotron_labs_audex"
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -28,13 +31,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     size = {"batch": args.batch, "frames": args.frames, "repeats": args.repeats}
     start = time.perf_counter()
     if args.random_weights:
-        if args.model not in audio8.CONFIGS:
-            known = ", ".join(audio8.CONFIGS)
-            raise InvalidRequest(f"--random-weights needs one of {known}, got {args.model!r}", param="model")
-        workload = audio8.from_random(args.model, device=device, dtype=dtype, **size)
+        workload = _random_workload(args.model, device=device, dtype=dtype, **size)
     else:
         folder = Path(resolve_source(args.model, offline=True))
-        workload = audio8.from_folder(folder, device=device, dtype=dtype, **size)
+        module = audex if model_type_of(folder) == AUDEX_TYPE else audio8
+        workload = module.from_folder(folder, device=device, dtype=dtype, **size)
     load_s = time.perf_counter() - start
     return {
         "model": args.model or "oscine-default",
@@ -44,3 +45,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         **workload.run(),
         "peak_memory": peak_memory(device),
     }
+
+
+def _random_workload(name: str, **options: Any) -> audio8.Audio8Workload | audex.AudexWorkload:
+    """The workload of a release's dimensions. Raises `InvalidRequest` for a name that is none."""
+    if name in audio8.CONFIGS:
+        return audio8.from_random(name, **options)
+    if name in audex.CONFIGS:
+        return audex.from_random(name, **options)
+    known = ", ".join((*audio8.CONFIGS, *audex.CONFIGS))
+    raise InvalidRequest(f"--random-weights needs one of {known}, got {name!r}", param="model")

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import oscine
-from oscine.cli import doctor, inspect, say, tasks, voices
+from oscine.cli import doctor, inspect, say, serve, tasks, voices
 from oscine.errors import OscineError, OutputError
 
 INTERRUPTED = 130
@@ -36,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     common.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (say, tasks, voices, inspect, doctor):
+    for module in (say, serve, tasks, voices, inspect, doctor):
         module.add_parser(commands, common)
     commands.add_parser("bench", help="measure speed and latency; see 'oscine bench --help'", add_help=False)
     return parser

@@ -14,8 +14,10 @@ from oscine.errors import OscineError
 from oscine.server.errors import add_error_handlers
 from oscine.server.gate import Gate
 from oscine.server.models import ModelRegistry
+from oscine.server.routes.answers import answer_routes
 from oscine.server.routes.catalog import catalog_routes
 from oscine.server.routes.operations import operations_routes
+from oscine.server.routes.sounds import sound_routes
 from oscine.server.routes.speech import speech_routes
 from oscine.server.routes.websocket import websocket_routes
 from oscine.server.state import ServerSettings, ServerState
@@ -48,7 +50,7 @@ def create_app(models: ModelRegistry, settings: ServerSettings | None = None) ->
         redoc_url=None,
     )
     app.state.server = state
-    for routes in (speech_routes, catalog_routes, operations_routes, websocket_routes):
+    for routes in (speech_routes, sound_routes, answer_routes, catalog_routes, operations_routes, websocket_routes):
         app.include_router(routes(state))
     add_error_handlers(app)
     app.add_middleware(Gate, state=state)

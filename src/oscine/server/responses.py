@@ -5,20 +5,56 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from oscine.errors import Cancelled, OscineError
 from oscine.server.errors import body_of
-from oscine.server.stream import Delivery
+from oscine.server.schemas import OutputSettings
+from oscine.server.state import ServerState
+from oscine.server.stream import AudioRun, Delivery
+
+if TYPE_CHECKING:
+    from oscine.api import Model
 
 _log = logging.getLogger(__name__)
 
 
-class RawSpeech(Response):
+_STREAMING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def respond(
+    state: ServerState, request: Request, model: str, output: OutputSettings, make: Callable[[Model], AudioRun]
+) -> Response:
+    """The response with the audio that `make` starts, once its first bytes are there.
+
+    Everything that can be refused has been refused by then. A client that leaves ends its jobs.
+    """
+    delivery = Delivery(state, request.state.facts)
+    try:
+        delivery.admit()
+        await delivery.start(model, make)
+        delivery.watch(request.receive)
+        headers = {"X-Sample-Rate": str(delivery.run.sample_rate), "X-Seed": str(delivery.run.stream.seed)}
+        if output.whole:
+            data = await delivery.pull_whole()
+            headers["X-Finish-Reason"] = delivery.run.stream.finish_reason
+            delivery.close()
+            return Response(data, headers=headers, media_type=delivery.run.content_type)
+        first = await delivery.pull() or b""
+    except BaseException as error:
+        delivery.fail(error)
+        delivery.close()
+        raise
+    kind = AudioEvents if output.stream_format == "sse" else RawAudio
+    return kind(delivery, first, headers | _STREAMING)
+
+
+class RawAudio(Response):
     """The bytes of the container as they are made.
 
     `first` are the bytes already pulled: whatever can be refused has been. A failure after them ends the connection
@@ -66,7 +102,7 @@ class RawSpeech(Response):
         await _send(send, b"", more=False)
 
 
-class SpeechEvents(RawSpeech):
+class AudioEvents(RawAudio):
     """Server-sent events: `speech.audio.delta` with a slice of the container, then `speech.audio.done`.
 
     A failure is `speech.audio.error`, and no `done` follows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from oscine.audio.formats import encoded_rate
 from oscine.audio.stretch import MAX_SPEED, MIN_SPEED
 from oscine.errors import BadAudio, InvalidRequest, UnsupportedFeature
-from oscine.options import COMMON_OPTIONS
+from oscine.options import COMMON_OPTIONS, RequestOptions
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
@@ -35,15 +35,11 @@ class VoiceId(BaseModel):
     id: str
 
 
-class SpeechSettings(BaseModel):
-    """How to speak, without the text: every field of the speech endpoint but `input`.
-
-    `null` and the empty string mean "not given".
-    """
+class OutputSettings(BaseModel):
+    """What kind of audio to send, and how."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    voice: str | VoiceId | None = Field(default=None, description="a voice of the voices endpoint")
     response_format: Format = Field(default="mp3", description="container of the audio")
     stream_format: Literal["audio", "sse"] | None = Field(
         default=None, description="`audio`: the bytes themselves; `sse`: events that carry them in base64"
@@ -51,14 +47,32 @@ class SpeechSettings(BaseModel):
     stream: bool | None = Field(
         default=None, description="false: one body of known length; ignored when stream_format is given"
     )
-    speed: float | None = Field(default=None, ge=MIN_SPEED, le=MAX_SPEED, description="tempo; the pitch stays")
     sample_rate: int | None = Field(
         default=None, ge=8000, le=48000, description="Hz. Default: 24000 for pcm, 48000 for opus, else the model's"
     )
-    ref_audio: str | None = Field(
-        default=None, description="a recording of the voice to clone, as base64 or a data: URI; never a URL or a path"
-    )
-    ref_text: str | None = Field(default=None, description="exactly what is said in ref_audio")
+
+    @property
+    def whole(self) -> bool:
+        """Whether the client wants one body of known length."""
+        return self.stream_format is None and self.stream is False
+
+    def target_rate(self, model_rate: int) -> int:
+        """Hz of the encoded audio. Raises InvalidRequest when the container cannot hold the rate asked for."""
+        if self.sample_rate is None:
+            return encoded_rate(self.response_format, PCM_RATE if self.response_format == "pcm" else model_rate)
+        if encoded_rate(self.response_format, self.sample_rate) != self.sample_rate:
+            raise InvalidRequest(
+                f"{self.response_format} cannot hold audio of {self.sample_rate} Hz; leave sample_rate out, or use "
+                "wav, flac or pcm",
+                param="sample_rate",
+            )
+        return self.sample_rate
+
+
+class Tuning(BaseModel):
+    """The tunable fields of a request. `null` and the empty string mean "not given"."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     seed: int | None = _option("seed")
     temperature: float | None = _option("temperature")
@@ -75,6 +89,22 @@ class SpeechSettings(BaseModel):
     )
     normalize: bool | None = _option("normalize")
 
+    def options(self) -> RequestOptions:
+        """The fields of `COMMON_OPTIONS` that were given."""
+        values = {name: getattr(self, name) for name in COMMON_OPTIONS}
+        return cast(RequestOptions, {name: value for name, value in values.items() if value not in (None, "")})
+
+
+class SpeechSettings(OutputSettings, Tuning):
+    """How to speak, without the text: every field of the speech endpoint but `model` and `input`."""
+
+    voice: str | VoiceId | None = Field(default=None, description="a voice of the voices endpoint")
+    speed: float | None = Field(default=None, ge=MIN_SPEED, le=MAX_SPEED, description="tempo; the pitch stays")
+    ref_audio: str | None = Field(
+        default=None, description="a recording of the voice to clone, as base64 or a data: URI; never a URL or a path"
+    )
+    ref_text: str | None = Field(default=None, description="exactly what is said in ref_audio")
+
     # Accepted by name, since OpenAI's clients send them; they say nothing about the audio.
     user: str | None = Field(default=None, description="ignored")
     safety_identifier: str | None = Field(default=None, description="ignored")
@@ -85,40 +115,24 @@ class SpeechSettings(BaseModel):
         """The voice asked for; None for the model's default."""
         return (self.voice.id if isinstance(self.voice, VoiceId) else self.voice) or None
 
-    def options(self) -> dict[str, Any]:
-        """The fields of `COMMON_OPTIONS` that were given."""
-        values = {name: getattr(self, name) for name in COMMON_OPTIONS}
-        return {name: value for name, value in values.items() if value not in (None, "")}
-
-    def target_rate(self, model_rate: int) -> int:
-        """Hz of the encoded audio. Raises InvalidRequest when the container cannot hold the rate asked for."""
-        if self.sample_rate is None:
-            return encoded_rate(self.response_format, PCM_RATE if self.response_format == "pcm" else model_rate)
-        if encoded_rate(self.response_format, self.sample_rate) != self.sample_rate:
-            raise InvalidRequest(
-                f"{self.response_format} cannot hold audio of {self.sample_rate} Hz; leave sample_rate out, or use "
-                "wav, flac or pcm",
-                param="sample_rate",
-            )
-        return self.sample_rate
-
     def reference_bytes(self) -> bytes | None:
-        """The bytes of `ref_audio`. Raises UnsupportedFeature for a URL, BadAudio for what is not base64."""
-        if not self.ref_audio:
-            return None
-        if _URL.match(self.ref_audio):
-            raise UnsupportedFeature(
-                "ref_audio: the server fetches no URLs; send the audio itself as base64 or a data: URI",
-                param="ref_audio",
-            )
-        prefix = _DATA_URI.match(self.ref_audio[:200])
-        try:
-            return base64.b64decode(self.ref_audio[prefix.end() if prefix else 0 :], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise BadAudio(
-                "ref_audio: neither base64 nor a base64 data: URI (paths on the server are not read)",
-                param="ref_audio",
-            ) from error
+        """The bytes of `ref_audio`. Raises as `audio_bytes`."""
+        return audio_bytes(self.ref_audio, "ref_audio") if self.ref_audio else None
+
+
+def audio_bytes(value: str, param: str) -> bytes:
+    """The bytes of base64 or a data: URI. Raises UnsupportedFeature for a URL, BadAudio for anything else."""
+    if _URL.match(value):
+        raise UnsupportedFeature(
+            f"{param}: the server fetches no URLs; send the audio itself as base64 or a data: URI", param=param
+        )
+    prefix = _DATA_URI.match(value[:200])
+    try:
+        return base64.b64decode(value[prefix.end() if prefix else 0 :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadAudio(
+            f"{param}: neither base64 nor a base64 data: URI (paths on the server are not read)", param=param
+        ) from error
 
 
 class SpeechBody(SpeechSettings):
@@ -147,6 +161,33 @@ class BatchBody(SpeechSettings):
         return SpeechSettings(**(shared | own))
 
 
+class SoundBody(OutputSettings, Tuning):
+    """Body of `POST /v1/audio/generations`."""
+
+    model: str = Field(description="id of a served model that makes sounds")
+    input: str = Field(description="a caption: what is to be heard")
+
+
+class EditBody(OutputSettings, Tuning):
+    """Body of `POST /v1/audio/edits`, as JSON or a form; further fields are what the task needs to know."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    model: str = Field(description="id of a served model that edits")
+    audio: str | None = Field(default=None, description="the recording, as base64 or a data: URI; a file in a form")
+    task: str | None = Field(default=None, description="one of the model's `edits`; or give `instructions` instead")
+    ref_text: str | None = Field(default=None, description="the words in audio, for tasks that change words")
+
+    def slots(self) -> dict[str, str]:
+        """The task's own fields. Raises InvalidRequest for one that is neither text nor a number."""
+        slots = {}
+        for name, value in (self.model_extra or {}).items():
+            if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+                raise InvalidRequest(f"{name} must be text or a number", param=name)
+            slots[name] = str(value)
+        return slots
+
+
 class VoiceForm(BaseModel):
     """Multipart form of `POST /v1/audio/voices`."""
 
@@ -158,3 +199,85 @@ class VoiceForm(BaseModel):
     speaker_description: Annotated[str | None, Field(max_length=1000, description="kept with the voice")] = None
     consent: Annotated[str | None, Field(description="accepted for OpenAI's clients; not stored")] = None
     model: Annotated[str | None, Field(description="the model it is for. Default: the default model")] = None
+
+
+class TranscriptionForm(Tuning):
+    """Multipart form of `POST /v1/audio/transcriptions`, beside its `file`."""
+
+    model: str = Field(description="id of a served model that hears")
+    response_format: Literal["json", "text"] = Field(default="json", description="of the answer")
+
+
+class InputAudio(BaseModel):
+    """A recording inside a chat message."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    data: str = Field(description="base64 or a data: URI")
+    format: str | None = Field(default=None, description="ignored: the recording itself tells")
+
+
+class ChatPart(BaseModel):
+    """A part of a chat message: words, or a recording."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    type: Literal["text", "input_audio"]
+    text: str | None = None
+    input_audio: InputAudio | None = None
+
+
+class ChatMessage(BaseModel):
+    """A chat message from the user."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    role: Literal["user"]
+    content: list[ChatPart]
+    name: str | None = Field(default=None, description="ignored")
+
+
+class ChatAudio(BaseModel):
+    """How a spoken answer is wanted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    voice: str | VoiceId | None = Field(default=None, description="the model's own or one of OpenAI's names")
+    format: Format = Field(default="wav", description="container of the audio")
+
+
+class ChatBody(Tuning):
+    """Body of `POST /v1/chat/completions`: one message with one recording, and a question about it.
+
+    With `audio` among the modalities and no question the answer to the spoken words is spoken.
+    """
+
+    model: str = Field(description="id of a served model that hears")
+    messages: list[ChatMessage] = Field(min_length=1, max_length=1)
+    modalities: list[Literal["text", "audio"]] = Field(default=["text"], min_length=1)
+    audio: ChatAudio | None = None
+    max_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
+    max_completion_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
+    stream: Literal[False] | None = Field(default=None, description="answers come whole")
+    n: Literal[1] | None = None
+    user: str | None = Field(default=None, description="ignored")
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the answer is to be spoken."""
+        return "audio" in self.modalities
+
+    def parts(self) -> tuple[bytes, str]:
+        """The recording and the question, empty if there is none. Raises InvalidRequest unless one recording is there."""
+        content = self.messages[0].content
+        recordings = [part.input_audio for part in content if part.input_audio is not None]
+        words = [part.text.strip() for part in content if part.text]
+        if len(recordings) != 1 or len(recordings) + len(words) != len(content):
+            raise InvalidRequest(
+                "a message holds one part of type input_audio and, at will, parts of type text", param="messages"
+            )
+        return audio_bytes(recordings[0].data, "messages"), "\n".join(words)
+
+    def options(self) -> RequestOptions:
+        """The tunable fields that were given, under the names of `COMMON_OPTIONS`."""
+        options = super().options()
+        for limit in (self.max_completion_tokens, self.max_tokens):
+            if limit is not None:
+                options.setdefault("max_new_tokens", limit)
+        return options

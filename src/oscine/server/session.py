@@ -10,15 +10,17 @@ from collections import deque
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from oscine.errors import Cancelled, InvalidRequest, OscineError
 from oscine.seeds import fresh_seed
+from oscine.server import forms
 from oscine.server.errors import body_of, describe_invalid
 from oscine.server.schemas import SpeechSettings
+from oscine.server.speaking import check_speech, speech_maker
 from oscine.server.state import ServerState
-from oscine.server.stream import Delivery, SpeechRun
+from oscine.server.stream import Delivery
 from oscine.text.split import SentenceStream
 
 _log = logging.getLogger(__name__)
@@ -54,18 +56,25 @@ class SpeechSession:
 
     async def run(self) -> None:
         """Serves the session until either side ends it; whatever is being spoken then is cancelled."""
-        speaker = asyncio.create_task(self._speak_all())
+        tasks = [asyncio.create_task(self._read_all()), asyncio.create_task(self._speak_all())]
         try:
-            while await self._take():
-                pass
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         except WebSocketDisconnect:
             pass  # the usual end
         except TimeoutError:
             await self._say_error(InvalidRequest("the session was idle for too long"))
         finally:
-            speaker.cancel()
             if self._current is not None:
                 self._current.run.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read_all(self) -> None:
+        while await self._take():
+            pass
 
     # In
 
@@ -100,9 +109,9 @@ class SpeechSession:
 
     async def _configure(self, body: dict[str, Any]) -> None:
         try:
-            config = SessionConfig.model_validate(body)
-        except ValidationError as error:
-            message, param = describe_invalid(RequestValidationError(error.errors()))
+            config = forms.validated(body, SessionConfig)
+        except RequestValidationError as error:
+            message, param = describe_invalid(error)
             raise InvalidRequest(message, param=param) from error
         for name in ("stream", "stream_format"):
             if getattr(config, name) is not None:
@@ -118,7 +127,7 @@ class SpeechSession:
     def _check(self, config: SessionConfig) -> int:
         """The rate of the audio to come. Raises what is wrong with the settings, before any text is there."""
         with self._state.models.use(config.model or "") as model:
-            SpeechRun.check(model, "Hello.", config)
+            check_speech(model, config)
             return config.target_rate(model.capabilities.sample_rate)
 
     def _add_text(self, body: dict[str, Any]) -> None:
@@ -164,10 +173,10 @@ class SpeechSession:
 
     async def _speak(self, start: dict[str, Any], config: SessionConfig) -> None:
         """One sentence: `audio.start`, its bytes, `audio.done`; or `error` if it cannot even begin."""
-        delivery = Delivery(self._state, {})
+        delivery = Delivery(self._state, {"chars": len(start["sentence_text"]), "format": config.response_format})
         outcome = "ok"
         try:
-            await delivery.start(config.model or "", start["sentence_text"], config, whole=False)
+            await delivery.start(config.model or "", speech_maker(start["sentence_text"], config, whole=False))
             self._current = delivery
             data = await delivery.pull()
             rate = delivery.run.sample_rate

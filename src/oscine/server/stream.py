@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oscine.audio.encode import open_encoder
-from oscine.audio.formats import check_available, content_type
+from oscine.audio.formats import content_type
 from oscine.audio.stretch import TimeStretcher
-from oscine.errors import Cancelled, InvalidRequest
+from oscine.errors import Cancelled
 from oscine.server.metrics import Playback
-from oscine.server.schemas import SpeechSettings
+from oscine.server.schemas import OutputSettings
 from oscine.server.state import ServerState
-from oscine.server.voices import resolve_voice
 
 if TYPE_CHECKING:
     from oscine.api import Model
+    from oscine.stream import SpeechStream
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -35,34 +35,34 @@ class Part:
     seconds: float
 
 
-class SpeechRun:
-    """A text being spoken. `pull` by one thread at a time, `cancel` by any.
+class AudioRun:
+    """Audio being made. `pull` by one thread at a time, `cancel` by any.
 
-    Making one checks everything that can be checked and queues the jobs; what is wrong is raised as an `OscineError`.
-    With `whole` the parts, joined and patched by `patch`, are a file that states its lengths.
+    `start` gives the stream and may refuse the request; `output` is checked before it is called. With `whole` the
+    parts, joined and patched by `patch`, are a file that states its lengths.
     """
 
-    def __init__(self, model: Model, text: str, settings: SpeechSettings, *, whole: bool) -> None:
+    def __init__(
+        self,
+        model: Model,
+        start: Callable[[], SpeechStream],
+        output: OutputSettings,
+        *,
+        speed: float = 1.0,
+        whole: bool = False,
+    ) -> None:
         rate = model.capabilities.sample_rate
-        target = settings.target_rate(rate)
-        arguments = _arguments(model, settings)
-        self._stretcher = TimeStretcher(rate, settings.speed or 1.0)
-        self._encoder = open_encoder(settings.response_format, rate, target_rate=target, seekable=whole)
+        target = output.target_rate(rate)
+        self._stretcher = TimeStretcher(rate, speed)
+        self._encoder = open_encoder(output.response_format, rate, target_rate=target, seekable=whole)
         try:
-            self.stream = model.stream(text, **arguments)
+            self.stream = start()
         except BaseException:
             self._encoder.close()
             raise
         self.sample_rate = self._encoder.sample_rate
-        self.content_type = content_type(settings.response_format, self.sample_rate)
+        self.content_type = content_type(output.response_format, self.sample_rate)
         self._finished = False
-
-    @staticmethod
-    def check(model: Model, text: str, settings: SpeechSettings) -> None:
-        """Raises what making a run would raise, and runs nothing."""
-        settings.target_rate(model.capabilities.sample_rate)
-        check_available(settings.response_format)
-        model.plan(text, **_arguments(model, settings))
 
     def pull(self) -> Part | None:
         """The next bytes, None after the last. Raises Cancelled, and what generation raises."""
@@ -99,18 +99,6 @@ class SpeechRun:
         self.stream.cancel()
 
 
-def _arguments(model: Model, settings: SpeechSettings) -> dict[str, Any]:
-    """The arguments of `Model.stream` beside the text."""
-    if settings.ref_text and not settings.ref_audio:
-        raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
-    return {
-        "voice": resolve_voice(settings.voice_name, model),
-        "ref_audio": settings.reference_bytes(),
-        "ref_text": settings.ref_text or None,
-        **settings.options(),
-    }
-
-
 class Delivery:
     """A run as the event loop sees it: admitted, watched, measured. Close it, whatever happens.
 
@@ -124,19 +112,18 @@ class Delivery:
         self._started = time.perf_counter()
         self._ttfa_s: float | None = None
         self._audio_s = 0.0
-        self.run: SpeechRun
+        self.run: AudioRun
 
     def admit(self) -> None:
         """Counts as one of the requests being served until closed. Raises QueueFull."""
         self._open.enter_context(self._state.admit())
 
-    async def start(self, model_name: str, text: str, settings: SpeechSettings, *, whole: bool) -> None:
-        """Loads the model if need be, checks the request and queues it. Raises what can be refused."""
-        self._state.check_text(text)
+    async def start(self, model_name: str, make: Callable[[Model], AudioRun]) -> None:
+        """Loads the model if need be and starts what `make` makes of it. Raises what can be refused."""
         model_id = self._state.models.resolve(model_name)
-        self.facts |= {"model": model_id, "chars": len(text), "format": settings.response_format}
+        self.facts["model"] = model_id
         model = await self._state.in_thread(self._open.enter_context, self._state.models.use(model_id))
-        self.run = await self._state.in_thread(lambda: SpeechRun(model, text, settings, whole=whole))
+        self.run = await self._state.in_thread(make, model)
         self._open.callback(self.run.cancel)
         self.facts["seed"] = self.run.stream.seed
 

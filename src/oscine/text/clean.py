@@ -26,6 +26,9 @@ _PICTURE = re.compile(
     "\u20e3\ufe00-\ufe0f\u3030\u303d\u3297\u3299]+\u200d*"
 )
 _COMPATIBLE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06\U0001d400-\U0001d7ff]+")
+_RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first, so that no rule takes quadratic time on it
+_BLANKS = re.compile(r"[^\S\n]{3,}")
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
 _QUOTES = str.maketrans(
     {**dict.fromkeys("‘’‚‛′`´ʼ＇", "'"), **dict.fromkeys("“”„‟″«»＂", '"'), "‹": "'", "›": "'"}
     | {
@@ -63,6 +66,7 @@ def clean_text(text: str, *, links: LinkPolicy = "site") -> str:
     twice changes nothing more. The result may hold nothing to say: see `speakable`.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n\n")
+    text = _EMPTY_LINES.sub("\n\n", _BLANKS.sub("  ", _RUN.sub(r"\1\1\1", text)))
     text = strip_html(text)
     text = strip_markdown(text)
     text = _ENTITY.sub(lambda match: html.unescape(match.group()), text)

@@ -12,7 +12,10 @@ import re
 from oscine.text.wordlist import word_set
 
 _CLOSERS = "\"'”’)\\]}»」』）》】〉"
-_END = re.compile(rf"(?:[.!?…]+[{_CLOSERS}]*(?=\s))|(?:[。！？｡]+[{_CLOSERS}]*(?!$))|(?:[।۔؟]+[{_CLOSERS}]*(?=\s))")
+_END = re.compile(
+    rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s)|(?<![。！？｡])[。！？｡]++[{_CLOSERS}]*+(?!$)|(?<![।۔؟])[।۔؟]++[{_CLOSERS}]*+(?=\s)"
+)
+_CONTEXT = 64  # characters before and after a stop that are looked at
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _LAST_WORD = re.compile(r"(?:^|[\s(\[{\"'“‘«—–])([^\s(\[{\"'“‘«—–]*)$")
 _NEXT_WORD = re.compile(r"\s*[\"'“‘«(\[]*([^\W_]+(?:'\w+)?|\S)")
@@ -63,11 +66,17 @@ def _cut(paragraph: str) -> list[str]:
     pieces = []
     start = 0
     for match in _END.finditer(paragraph):
-        if _ends(paragraph[start : match.end()], match.group(), paragraph[match.end() : match.end() + 48]):
+        if _ends_at(paragraph, start, match):
             pieces.append(paragraph[start : match.end()].strip())
             start = match.end()
     pieces.append(paragraph[start:].strip())
     return [piece for piece in pieces if piece]
+
+
+def _ends_at(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether the stop that `match` found in `text` ends the sentence that began at `start`."""
+    before = text[max(start, match.end() - _CONTEXT) : match.end()]
+    return _ends(before, match.group()[-_CONTEXT:], text[match.end() : match.end() + _CONTEXT])
 
 
 def _ends(sentence: str, stop: str, following: str) -> bool:
@@ -114,6 +123,7 @@ class SentenceStream:
 
     def __init__(self) -> None:
         self._pending = ""
+        self._checked = 0  # stops before this place of the pending text end nothing
 
     def push(self, part: str) -> list[str]:
         """Returns the sentences that `part` completed, possibly none."""
@@ -122,13 +132,14 @@ class SentenceStream:
         while (end := self._first_end()) is not None:
             sentence = self._pending[:end].strip()
             self._pending = self._pending[end:].lstrip()
+            self._checked = 0
             if sentence:
                 done.append(sentence)
         return done
 
     def flush(self) -> list[str]:
         """Returns the sentences still held back, and starts afresh."""
-        rest, self._pending = self._pending, ""
+        rest, self._pending, self._checked = self._pending, "", 0
         return sentences(rest)
 
     def _first_end(self) -> int | None:
@@ -140,12 +151,12 @@ class SentenceStream:
         else:
             limit = paragraph.start() if paragraph is not None else None
         body = text if limit is None else text[:limit]
-        for match in _END.finditer(body):
-            following = body[match.end() :]
-            if limit is None and not _settled(match.group(), following):
+        for match in _END.finditer(body, self._checked):
+            if limit is None and not _settled(match.group(), body[match.end() : match.end() + _CONTEXT + 1]):
                 return None
-            if _ends(body[: match.end()], match.group(), following[:48]):
+            if _ends_at(body, 0, match):
                 return match.end()
+            self._checked = match.end()
         return limit
 
 
@@ -153,4 +164,4 @@ def _settled(stop: str, following: str) -> bool:
     """Whether more text after `following` cannot change if `stop` ends a sentence."""
     if stop[0] in "。！？｡":
         return following != ""
-    return re.match(r"\s+\S+\s", following) is not None or len(following) > 48
+    return re.match(r"\s+\S+\s", following) is not None or len(following) > _CONTEXT

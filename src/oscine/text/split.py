@@ -77,12 +77,18 @@ def _word_units(word: str, limit: int) -> list[_Unit]:
     if weight <= limit and not any(is_unspaced(char) for char in word):
         return [_Unit(text=word, weight=weight, rank=rank, gap=" ")]
     parts: list[str] = []
+    used = 0.0
     for char in word:
-        whole = parts and (is_mark(char) or not _may_break(parts[-1][-1], char, weight > limit))
-        if whole and speech_weight(parts[-1] + char) <= limit:
+        own = speech_weight(char)
+        whole = bool(parts) and (is_mark(char) or not _may_break(parts[-1][-1], char, weight > limit))
+        if parts and parts[-1][-1] not in _NO_BREAK_BEFORE and used + own <= limit / 16:
+            whole = True  # steps of one character are finer than needed
+        if whole and used + own <= limit:
             parts[-1] += char
+            used += own
         else:
             parts.append(char)
+            used = own
     units = [
         _Unit(text=part, weight=speech_weight(part), rank=_CLAUSE if part[-1] in _CJK_STOPS else _INSIDE, gap="")
         for part in parts
@@ -103,20 +109,21 @@ def _best_cut(units: list[_Unit], limit: int) -> list[tuple[int, int]]:
     """Returns [first, last) ranges of units, within the limit, of least cost (dynamic programming)."""
     best = [0.0] + [float("inf")] * len(units)
     came_from = [0] * (len(units) + 1)
+    steps = [(unit.weight, len(unit.gap), _END_COST[unit.rank], unit.rank == _PARAGRAPH) for unit in units]
     for first in range(len(units)):
         weight = 0.0
-        crossings = 0
+        base = best[first] + _PIECE_COST
         for last in range(first, len(units)):
-            weight += units[last].weight
+            own, gap, end_cost, ends_paragraph = steps[last]
+            weight += own
             if weight > limit and last > first:
                 break
-            share = min(weight / limit, 1.0)
-            cost = best[first] + _PIECE_COST + (1 - share) ** 2 + _END_COST[units[last].rank]
-            cost += crossings * _CROSSING_COST
+            cost = base + (1 - min(weight / limit, 1.0)) ** 2 + end_cost
             if cost < best[last + 1]:
                 best[last + 1], came_from[last + 1] = cost, first
-            weight += len(units[last].gap)
-            crossings += units[last].rank == _PARAGRAPH
+            weight += gap
+            if ends_paragraph:
+                base += _CROSSING_COST
     ranges = []
     last = len(units)
     while last:

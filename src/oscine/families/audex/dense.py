@@ -143,10 +143,14 @@ class DenseLM(nn.Module):
         lengths = [lane.length for lane in lanes] + [0] * (len(ids) - len(lanes))
         return self._run(self.embed(ids), Decode(lanes), torch.tensor(lengths, device=ids.device))
 
+    @property
+    def head_weight(self) -> Tensor:
+        """The output matrix [vocab, dim]."""
+        return self.model.embed_tokens.weight if self.config.tie_word_embeddings else self.lm_head.weight
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Normed hidden rows [..., dim] → float32 logits [..., vocab]."""
-        head = self.model.embed_tokens if self.config.tie_word_embeddings else self.lm_head
-        return nn.functional.linear(hidden, head.weight).float()
+        return nn.functional.linear(hidden, self.head_weight).float()
 
     def _run(self, h: Tensor, call: Call, positions: Tensor) -> Tensor:
         taken = len(h) if isinstance(call, Prefill) else 1

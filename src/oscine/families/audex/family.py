@@ -15,8 +15,9 @@ from oscine.audio.resample import resample, resampled_length
 from oscine.errors import GenerationError, InvalidRequest, UnknownVoice, UnsupportedFeature
 from oscine.families.audex.decoders import SilentDecoder, SoundDecoder, SpeechStreamDecoder
 from oscine.families.audex.frontend import SAMPLE_RATE, cut_clips, log_mel, normalize, num_clips
+from oscine.families.audex.heads import MIN_RUN
 from oscine.families.audex.jobs import Deferred, JobMaker, LMJob
-from oscine.families.audex.loading import AudexModel, load_model
+from oscine.families.audex.loading import AudexModel, LanguageModel, load_model
 from oscine.families.audex.prompt import (
     TRANSCRIBE_QUESTION,
     PromptEncoder,
@@ -62,9 +63,14 @@ LARGEST_PROBE = 2**26
 def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> AudexFamily:
     """The checkpoint in `folder` (the root of the released layout); codecs in float32. Raises a `CheckpointError`."""
     model = load_model(folder, device=device, dtype=dtype)
-    matrices = [value for value in model.lm.parameters() if value.dim() == 2 and value.numel() <= LARGEST_PROBE]
-    sizes = {(value.shape[1], value.shape[0]) for value in matrices}
-    return AudexFamily(model, check_exact(device, dtype, linears=sizes), name=name)
+    return AudexFamily(model, exact_rule(model.lm, device, dtype), name=name)
+
+
+def exact_rule(lm: LanguageModel, device: torch.device, dtype: torch.dtype) -> ExactRule:
+    """The rule that holds for this model's products on this machine."""
+    matrices = [value for value in lm.parameters() if value.dim() == 2 and value.numel() <= LARGEST_PROBE]
+    sizes = {(value.shape[1], value.shape[0]) for value in matrices} | {(lm.config.hidden_size, MIN_RUN)}
+    return check_exact(device, dtype, linears=sizes)
 
 
 class AudexFamily:

@@ -107,10 +107,14 @@ class HybridLM(nn.Module):
         """Takes one token id a row into each lane → normed hidden rows; rows beyond the lanes are padding."""
         return self._run(self.embed(ids), Decode(lanes), 1)
 
+    @property
+    def head_weight(self) -> Tensor:
+        """The output matrix [vocab, dim]."""
+        return self.backbone.embeddings.weight if self.config.tie_word_embeddings else self.lm_head.weight
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Normed hidden rows [..., dim] → float32 logits [..., vocab]."""
-        head = self.backbone.embeddings if self.config.tie_word_embeddings else self.lm_head
-        return nn.functional.linear(hidden, head.weight).float()
+        return nn.functional.linear(hidden, self.head_weight).float()
 
     def _blocks(self) -> list[Block]:
         return [cast(Block, block) for block in self.backbone.layers]

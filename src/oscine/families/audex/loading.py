@@ -28,7 +28,7 @@ from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.hybrid import HybridLM
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.tokens import TokenSpace
-from oscine.families.audex.tta import XCODEC1_NUM_CODEBOOKS
+from oscine.families.audex.tta import XCODEC1_CODEBOOK_SIZE, XCODEC1_NUM_CODEBOOKS
 from oscine.families.audex.weights import (
     FULL_FOLDER,
     LM_RULES,
@@ -95,7 +95,7 @@ def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> Audex
     if FULL_FOLDER in configs and _same_lm(shards, configs):
         tower = load_tower(root / FULL_FOLDER, shards[FULL_FOLDER], config.hidden_size, device=device, dtype=dtype)
     xcodec_folder = find_xcodec(root)
-    return AudexModel(
+    model = AudexModel(
         lm=lm,
         tower=tower,
         speech_decoder=load_speech_decoder(root / SPEECH_DECODER_FOLDER, device=device),
@@ -103,6 +103,8 @@ def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> Audex
         tokenizer=tokenizer,
         tokens=tokens,
     )
+    _check_codecs(model, source=str(root))
+    return model
 
 
 def load_tokenizer(path: Path, *, vocab_size: int) -> tuple[Tokenizer, TokenSpace]:
@@ -195,6 +197,28 @@ def _lm_configs(folders: Sequence[Path]) -> dict[str, LMConfig]:
         kinds = ", ".join(f"{name} {type(config).__name__}" for name, config in configs.items())
         raise ConfigMismatch(f"{folders[0].parent} mixes two sizes of Audex: {kinds}")
     return configs
+
+
+def _check_codecs(model: AudexModel, *, source: str) -> None:
+    """Raises ConfigMismatch unless both codecs speak the tokenizer's codes, at one rate."""
+    decoder, tokens = model.speech_decoder.config, model.tokens
+    xcodec = model.xcodec.config if model.xcodec else None
+    pairs = [
+        (
+            tokens.speech.size > decoder.codebook_size,
+            f"{tokens.speech.size} speech tokens, but the speech decoder knows {decoder.codebook_size}",
+        )
+    ]
+    if xcodec:
+        rates = (decoder.sample_rate, decoder.hop_length), (xcodec.sample_rate, xcodec.hop_length)
+        pairs += [
+            (rates[0] != rates[1], f"sample rate and hop are {rates[0]} in the speech decoder, {rates[1]} in XCodec1"),
+            (
+                xcodec.codebook_size != XCODEC1_CODEBOOK_SIZE,
+                f"XCodec1's codebook_size must be {XCODEC1_CODEBOOK_SIZE}, got {xcodec.codebook_size}",
+            ),
+        ]
+    require(pairs, source=source)
 
 
 def _same_lm(shards: Mapping[str, Mapping[str, Path]], configs: Mapping[str, LMConfig]) -> bool:

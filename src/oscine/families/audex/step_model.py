@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from oscine.errors import NonFiniteOutput
 from oscine.families.audex.guidance import blend
-from oscine.families.audex.jobs import Deferred, LMJob
+from oscine.families.audex.heads import Head, head_of
+from oscine.families.audex.jobs import Deferred, LMJob, Output
 from oscine.families.audex.lanes import Lane
 from oscine.families.audex.loading import AudexModel
 from oscine.families.audex.sampling import draw
@@ -56,17 +58,22 @@ class _Snapshot:
 
 
 class AudexStepModel:
-    """The `StepModel` of the family; `rule` says in which shapes a row's result is its own."""
+    """The `StepModel` of the family; `rule` says in which shapes a row's result is its own.
 
-    def __init__(self, model: AudexModel, rule: ExactRule) -> None:
+    With `speech_only` a speech job's logits are computed for speech tokens and ends alone, a third of the vocabulary.
+    That changes results only where the model would have left the block, which is not what it was measured with.
+    """
+
+    def __init__(self, model: AudexModel, rule: ExactRule, *, speech_only: bool = False) -> None:
         self._model = model
         self._lm = model.lm
         self._rule = rule
         self._slots: dict[str, Slot] = {}
         self._device = model.speech_decoder.module.fc_post_a.weight.device
-        self._phases = PhaseTable(
-            model.tokens.phases, model.tokens.audiogen_end, model.lm.config.vocab_size, self._device
-        )
+        self._heads = _heads(model, speech_only=speech_only)
+        columns = {token: column for column, token in enumerate(self._heads["sound"].ids)}
+        phases = [[columns[token] for token in ids] for ids in model.tokens.phases]
+        self._phases = PhaseTable(phases, columns[model.tokens.audiogen_end], len(columns), self._device)
 
     @torch.inference_mode()
     def admit(self, job: Job) -> None:
@@ -100,12 +107,8 @@ class AudexStepModel:
         slots = [self._slots[job.id] for job in jobs]
         if key == "listen":
             return [self._listen(slots[0])]
-        logits = self._prefill(slots[0]) if key == "prefill" else self._decode(slots)
-        outs, row = [], 0
-        for slot in slots:
-            outs.append(self._advance(slot, logits[row : row + len(slot.lanes)]))
-            row += len(slot.lanes)
-        return outs
+        hidden = self._prefill(slots[0]) if key == "prefill" else self._decode(slots)
+        return [self._advance(slot, logits) for slot, logits in zip(slots, hidden, strict=True)]
 
     def snapshot(self, job: Job) -> object:
         """Keys stay in the lanes; only lengths, states and tokens are kept."""
@@ -137,8 +140,8 @@ class AudexStepModel:
         slot.heard.append(tower(clip)[0])
         return StepOut()
 
-    def _prefill(self, slot: Slot) -> Tensor:
-        """Takes in the job's prompts, each by itself → logits [lane, vocab] for the first token."""
+    def _prefill(self, slot: Slot) -> list[Tensor]:
+        """Takes in the job's prompts, each by itself → logits of its lanes for the first token, as `_decode`."""
         prompts = [slot.job.prompt_ids, *([slot.job.null_ids] if slot.job.null_ids is not None else [])]
         rows = []
         for lane, ids in zip(slot.lanes, prompts, strict=True):
@@ -148,26 +151,44 @@ class AudexStepModel:
                 embeddings = embeddings.masked_scatter(
                     (tensor == self._model.tokens.sound)[:, None], torch.cat(slot.heard).to(embeddings.dtype)
                 )
-            rows.append(self._lm.logits(self._lm.prefill(embeddings, lane)[-1]))
+            rows.append(self._heads[slot.job.output](self._lm.prefill(embeddings, lane)[-1:]))
         slot.heard.clear()
-        return torch.stack(rows)
+        return [torch.cat(rows)]
 
-    def _decode(self, slots: Sequence[Slot]) -> Tensor:
-        """Takes in every job's last token → logits [lane of all jobs, vocab] for the next."""
+    def _decode(self, slots: Sequence[Slot]) -> list[Tensor]:
+        """Takes in every job's last token → each job's logits [lane, column of its head] for the next."""
         lanes = [lane for slot in slots for lane in slot.lanes]
         ids = [slot.tokens[-1] for slot in slots for _ in slot.lanes]
-        parts, start = [], 0
+        outputs = [slot.job.output for slot in slots for _ in slot.lanes]
+        rows: list[Tensor] = []
+        start = 0
         for size in self._rule.call_sizes(len(lanes)):
-            taken = ids[start : start + size]
-            padding = [taken[-1]] * (self._rule.min_rows - len(taken))
-            tensor = torch.tensor(taken + padding, device=self._device)
-            hidden = self._lm.decode(tensor, lanes[start : start + size])
-            parts.append(self._lm.logits(hidden)[:size])
+            part = slice(start, start + size)
+            padding = [ids[part][-1]] * (self._rule.min_rows - size)
+            tensor = torch.tensor(ids[part] + padding, device=self._device)
+            rows += self._logits(self._lm.decode(tensor, lanes[part]), outputs[part])
             start += size
-        return torch.cat(parts)
+        counts = [len(slot.lanes) for slot in slots]
+        ends = list(accumulate(counts))
+        return [torch.stack(rows[end - count : end]) for count, end in zip(counts, ends, strict=True)]
+
+    def _logits(self, hidden: Tensor, outputs: Sequence[Output]) -> list[Tensor]:
+        """Logits of each row by the head of its output; rows beyond `outputs` are padding.
+
+        Each head works on as many rows as the call has, whatever the neighbours' tasks: the row count decides the bits.
+        """
+        rows: list[Tensor] = [hidden] * len(outputs)
+        for output in dict.fromkeys(outputs):
+            places = [place for place, other in enumerate(outputs) if other == output]
+            taken = hidden
+            if len(places) < len(outputs):
+                taken = torch.cat([hidden[places], hidden.new_zeros(len(hidden) - len(places), hidden.shape[1])])
+            for place, row in zip(places, self._heads[output](taken), strict=False):
+                rows[place] = row
+        return rows
 
     def _advance(self, slot: Slot, logits: Tensor) -> StepOut:
-        """Draws the job's next token from logits [lane, vocab] and says what came of it."""
+        """Draws the job's next token from logits [lane, column] and says what came of it."""
         chosen = blend(logits[0], logits[1], slot.job.cfg_scale) if len(logits) == 2 else logits[0]
         if slot.job.output == "sound":
             masked = chosen[None].clone()
@@ -175,7 +196,7 @@ class AudexStepModel:
             chosen = masked[0]
         if not torch.isfinite(chosen.amax()):  # NaN wins every maximum; -inf means that nothing may be drawn
             return StepOut(error=NonFiniteOutput("the logits are NaN or infinite; try dtype='float32'"))
-        token = draw(chosen, slot.job.sampling, slot.generator)
+        token = self._heads[slot.job.output].ids[draw(chosen, slot.job.sampling, slot.generator)]
         slot.tokens.append(token)
         stopped = token in slot.stops
         frames = self._frames(slot, token, stopped)
@@ -195,3 +216,13 @@ class AudexStepModel:
             return []
         frame, slot.codes = slot.codes, []
         return [frame]
+
+
+def _heads(model: AudexModel, *, speech_only: bool) -> dict[Output, Head]:
+    """The head of each output. A sound's mask forbids all but codec tokens and its end: the rest is not computed."""
+    weight, tokens = model.lm.head_weight, model.tokens
+    whole = head_of(weight, range(len(weight)))
+    block = range(tokens.speech.offset, tokens.speech.offset + tokens.speech.size)
+    speech = head_of(weight, (*block, tokens.speechgen_end, *tokens.eos)) if speech_only else whole
+    sound = head_of(weight, (*(token for ids in tokens.phases for token in ids), tokens.audiogen_end))
+    return {"speech": speech, "sound": sound, "text": whole}

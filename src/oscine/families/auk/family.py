@@ -33,6 +33,7 @@ from oscine.families.auk.steps import AuKInputs, AuKStepModel
 from oscine.families.auk.tasks import (
     DEFAULT_DESCRIPTION,
     LANGUAGES,
+    TASKS,
     described_voice_instruction,
     same_voice_instruction,
     task_named,
@@ -286,4 +287,5 @@ def _capabilities(config: AuKConfig, name: str) -> Capabilities:
         streaming=True,
         licence=LICENCE,
         options=supported_options(defaults, duration_s=MAX_SECONDS),
+        edits=tuple(TASKS.values()),
     )

@@ -18,22 +18,13 @@ from oscine.families.auk.duration import (
     sound_delta,
     spoken_seconds,
 )
+from oscine.types import Slot
 
 LANGUAGES = ("en", "zh")
 ORDERS = ("first", "second", "third", "fourth", "fifth")
 EMOTIONS = ("happy", "angry", "sad", "fearful", "surprised", "disgusted", "calm", "excited")
 DEFECTS = ("telephone effect", "muffling", "clipping", "dropouts")
 Slots = Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slot:
-    """One thing a task needs to know; `choices` None: any text. `default` None: it must be given."""
-
-    name: str
-    help: str
-    choices: tuple[str, ...] | None = None
-    default: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,11 @@ def _model(state: ServerState, model_id: str, created: int) -> dict[str, Any]:
 
 def _capabilities(capabilities: Capabilities) -> dict[str, Any]:
     record = {name: getattr(capabilities, name) for name in Capabilities.__dataclass_fields__}
-    return record | {"options": {name: _option(option) for name, option in capabilities.options.items()}}
+    edits = [{"name": e.name, "help": e.help, "slots": [asdict(slot) for slot in e.slots]} for e in capabilities.edits]
+    return record | {
+        "options": {name: _option(option) for name, option in capabilities.options.items()},
+        "edits": edits,
+    }
 
 
 def _option(option: Option) -> dict[str, Any]:

@@ -13,12 +13,11 @@ from starlette.responses import Response
 
 from oscine.errors import Cancelled, InvalidRequest, OscineError
 from oscine.server.errors import body_of, json_response
-from oscine.server.responses import RawSpeech, SpeechEvents
+from oscine.server.responses import respond
 from oscine.server.schemas import BatchBody, BatchItem, SpeechBody
+from oscine.server.speaking import speech_maker
 from oscine.server.state import ServerState
 from oscine.server.stream import Delivery, when_gone
-
-_STREAMING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def speech_routes(state: ServerState) -> APIRouter:
@@ -27,45 +26,24 @@ def speech_routes(state: ServerState) -> APIRouter:
 
     @router.post("/v1/audio/speech", response_class=Response, summary="Speak a text")
     async def speech(request: Request, body: SpeechBody) -> Response:
-        return await _speak(state, request, body)
+        state.check_text(body.input)
+        request.state.facts |= {"chars": len(body.input), "format": body.response_format}
+        make = speech_maker(body.input, body, whole=body.whole)
+        return await respond(state, request, body.model, body, make)
 
     @router.post("/v1/audio/speech/batch", response_class=Response, summary="Speak several texts")
     async def batch(request: Request, body: BatchBody) -> Response:
         limit = state.settings.max_batch_items
         if len(body.items) > limit:
             raise InvalidRequest(f"{len(body.items)} items; at most {limit} go into one batch", param="items")
+        for name in ("stream", "stream_format"):
+            if getattr(body, name) is not None or any(getattr(item, name) is not None for item in body.items):
+                raise InvalidRequest(f"{name} has no meaning in a batch: its audio comes whole", param=name)
         state.models.resolve(body.model)
         with state.admit():
             return json_response(await _speak_batch(state, request, body))
 
     return router
-
-
-async def _speak(state: ServerState, request: Request, body: SpeechBody) -> Response:
-    """The response, once its first bytes are there; everything that can be refused has been by then."""
-    whole = body.stream_format is None and body.stream is False
-    delivery = Delivery(state, request.state.facts)
-    try:
-        delivery.admit()
-        await delivery.start(body.model, body.input, body, whole=whole)
-        delivery.watch(request.receive)
-        headers = _headers(delivery)
-        if whole:
-            data = await delivery.pull_whole()
-            headers["X-Finish-Reason"] = delivery.run.stream.finish_reason
-            delivery.close()
-            return Response(data, headers=headers, media_type=delivery.run.content_type)
-        first = await delivery.pull() or b""
-    except BaseException as error:
-        delivery.fail(error)
-        delivery.close()
-        raise
-    kind = SpeechEvents if body.stream_format == "sse" else RawSpeech
-    return kind(delivery, first, headers | _STREAMING)
-
-
-def _headers(delivery: Delivery) -> dict[str, str]:
-    return {"X-Sample-Rate": str(delivery.run.sample_rate), "X-Seed": str(delivery.run.stream.seed)}
 
 
 async def _speak_batch(state: ServerState, request: Request, body: BatchBody) -> dict[str, Any]:
@@ -80,7 +58,8 @@ async def _speak_batch(state: ServerState, request: Request, body: BatchBody) ->
             try:
                 if gone.is_set():
                     raise Cancelled("the client has left")
-                await delivery.start(body.model, item.input, body.item_settings(item), whole=True)
+                state.check_text(item.input)
+                await delivery.start(body.model, speech_maker(item.input, body.item_settings(item), whole=True))
                 running.add(delivery)
                 return _result(index, delivery, await delivery.pull_whole())
             except OscineError as error:

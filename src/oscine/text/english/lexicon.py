@@ -1,4 +1,4 @@
-"""The pronunciation lexicon: about 179,000 words from the misaki dictionaries (see `data/NOTICE`).
+"""The pronunciation lexicon: 198,000 words of the misaki dictionaries and CMUdict (see `data/NOTICE`).
 
 `data/lexicon.gz` holds lines sorted by their UTF-8 bytes: `word TAB phonemes [TAB field ...]`. Keys are lower case,
 except where case changes the reading (`Polish`, `NASA`). A field `t:phonemes` is the reading as another part of

@@ -19,7 +19,8 @@ from oscine.text.english.scripts import to_plain_latin
 from oscine.text.english.spelling import say_capitals, say_mixed_words, say_symbols
 
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "…": "..."})
-_GIANT = re.compile(r"\S{200}")  # no word; broken up so that no rule takes quadratic time on it
+_RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first, so that no rule takes quadratic time on it
+_GIANT = re.compile(r"\S{200}")  # no word; broken up for the same reason
 _VULGAR = re.compile(r"(\d)?([¼-¾⅐-⅞])")
 _ABOUT = re.compile(r"(?<!\w)~\s?(?=[\d$€£])")
 _IDIOMS = {"24/7": "twenty four seven", "9/11": "nine eleven", "50/50": "fifty fifty", "20/20": "twenty twenty"}
@@ -42,12 +43,12 @@ _SPACING = (
     (re.compile(r"\s*[()\[\]{}]+\s*"), ", "),
     (re.compile(r"(?:^|(?<=\s))[-–]+(?=\s|$)|[–—]+|(?<=\w)-{2,}(?=\w)"), " — "),
     (re.compile(r"(?<![A-Za-z])-|-(?![A-Za-z])"), " "),
-    (re.compile(r"\.{2,}(?=\s*[A-Z\"']|\s*$)"), "."),
+    (re.compile(r"(?<!\.)\.{2,}+(?=\s*[A-Z\"']|\s*$)"), "."),
     (re.compile(r"\.{2,}"), ","),
     (re.compile(r"\s+([,.?!;:])"), r"\1"),
-    (re.compile(r"[,;:]+(?=[.?!])|(?<=[,;:.?!])[,;:]+"), ""),
-    (re.compile(r"[.?!]*\?[.?!]*"), "?"),
-    (re.compile(r"[.!]*![.!]*"), "!"),
+    (re.compile(r"(?<![,;:])[,;:]++(?=[.?!])|(?<=[,;:.?!])[,;:]+"), ""),
+    (re.compile(r"(?<![.?!])[.?!]*\?[.?!]*"), "?"),
+    (re.compile(r"(?<![.!])[.!]*![.!]*"), "!"),
     (re.compile(r"\.+"), "."),
     (re.compile(r"^[\s,.;:!?—]+(?=[A-Za-z'])"), ""),
     (re.compile(r"([,;:.?!])(?=[A-Za-z])"), r"\1 "),
@@ -63,7 +64,7 @@ def normalize(text: str) -> str:
     plain ones; `oscine.text.english.scripts.check_script` refuses a text that is not in Latin script at all.
     """
     text = unicodedata.normalize("NFC", text).translate(_QUOTES)
-    text = _GIANT.sub(r"\g<0> ", text)
+    text = _GIANT.sub(r"\g<0> ", re.sub(r"\s+", " ", _RUN.sub(r"\1\1\1", text)))
     text = _VULGAR.sub(_vulgar, text)
     text = _GLUED_STOP.sub(" ", text) if "://" not in text else text
     text = say_addresses(text)
@@ -119,12 +120,12 @@ def _vulgar(match: re.Match[str]) -> str:
 
 def _tidy(text: str) -> str:
     text = _SHORTENED.sub("", text.replace('"', " "))
-    text = re.sub(r"[()\[\]{}]", lambda m: m[0], text)
+    text = re.sub(r"\s+", " ", text)
     for pattern, replacement in _SPACING[:3]:
         text = pattern.sub(replacement, text)
     text = re.sub(r"[–]", "—", text)
     text = _TAKEN_OUT.sub(" ", text)
-    text = _INNER_QUOTE.sub(" ", text)
+    text = re.sub(r"\s+", " ", _INNER_QUOTE.sub(" ", text))
     for pattern, replacement in _SPACING[3:]:
         text = pattern.sub(replacement, text)
     return text.strip()

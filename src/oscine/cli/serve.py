@@ -1,0 +1,124 @@
+"""`oscine serve`: the HTTP server and the page."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from oscine.errors import InvalidRequest, OutputError
+
+if TYPE_CHECKING:
+    from oscine.server.models import ModelRegistry
+    from oscine.server.state import ServerSettings
+
+_GIB = 1 << 30
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_NEEDED = ("fastapi", "uvicorn", "multipart")
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command to the `oscine` parser."""
+    parser = commands.add_parser(
+        "serve",
+        parents=[common],
+        help="serve models over HTTP, with a page to try them",
+        description="Serve models over HTTP in the shapes of OpenAI's speech API, with a page to try them at /.",
+    )
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help="checkpoint folders or hub ids. Default: the bundled voice"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="port (default: %(default)s)")
+    parser.add_argument(
+        "--api-key", metavar="K", help="ask clients for this key. Default: OSCINE_API_KEY if set, else none is asked"
+    )
+    limits = parser.add_argument_group("limits")
+    limits.add_argument("--max-requests", type=int, default=64, metavar="N", help="at a time (default: %(default)s)")
+    limits.add_argument("--max-chars", type=int, default=100_000, metavar="N", help="of a text (default: %(default)s)")
+    limits.add_argument("--max-body-mb", type=int, default=32, metavar="N", help="of a request (default: %(default)s)")
+    limits.add_argument(
+        "--model-memory", type=float, metavar="GB", help="for the weights of all loaded models (default: no limit)"
+    )
+    limits.add_argument("--idle-unload-s", type=float, metavar="S", help="unload models idle for so long")
+    limits.add_argument(
+        "--shutdown-s", type=int, default=30, metavar="S", help="for running requests to end (default: %(default)s)"
+    )
+    where = parser.add_argument_group("model")
+    where.add_argument("--offline", action="store_true", help="never download, not even when starting")
+    where.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    where.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"))
+    where.add_argument("--threads", type=int, metavar="N", help="CPU threads of the whole process")
+    where.add_argument("--voices-dir", metavar="DIR", help="where stored voices are kept")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until SIGINT or SIGTERM, then lets running requests end."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise OutputError(f"the server needs {', '.join(missing)}: pip install 'oscine[server]'")
+    key = _api_key(args)
+    if args.host not in _LOOPBACK and key is None:
+        print(f"oscine: warning: anybody who can reach {args.host} may use this server; see --api-key", file=sys.stderr)
+    models, settings = make_registry(args), make_settings(args, key)
+    logging.getLogger("oscine").setLevel(logging.INFO)
+    return _serve(models, settings, args)
+
+
+def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettings:
+    """The settings that the arguments ask for. Raises InvalidRequest for one out of range."""
+    from oscine.server.state import ServerSettings
+
+    for name in ("max_requests", "max_chars", "max_body_mb", "shutdown_s"):
+        if getattr(args, name) < 1:
+            raise InvalidRequest(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
+    return ServerSettings(
+        api_key=api_key,
+        max_requests=args.max_requests,
+        max_input_chars=args.max_chars,
+        max_body_bytes=args.max_body_mb << 20,
+    )
+
+
+def make_registry(args: argparse.Namespace) -> ModelRegistry:
+    """The models that the arguments name, found (and downloaded, unless offline) now, loaded later."""
+    from oscine.server.loading import engine_for, model_specs
+    from oscine.server.models import ModelRegistry
+
+    budget = None if args.model_memory is None else int(args.model_memory * _GIB)
+    sources = args.models or [None]
+    engine = engine_for(sources, max_requests=args.max_requests, memory_bytes=budget, offline=args.offline)
+    specs = model_specs(
+        sources,
+        engine,
+        device=args.device,
+        dtype=args.dtype,
+        threads=args.threads,
+        offline=args.offline,
+        voices_dir=args.voices_dir,
+    )
+    return ModelRegistry(specs, engine, memory_bytes=budget, idle_s=args.idle_unload_s)
+
+
+def _api_key(args: argparse.Namespace) -> str | None:
+    key: str | None = args.api_key if args.api_key is not None else os.environ.get("OSCINE_API_KEY")
+    if key is not None and not key.isascii():
+        raise InvalidRequest("the API key must be ASCII, since it travels in a header")
+    return key or None
+
+
+def _serve(models: ModelRegistry, settings: ServerSettings, args: argparse.Namespace) -> int:
+    from oscine.server.app import create_app
+    from oscine.server.run import serve_app
+
+    return serve_app(
+        create_app(models, settings),
+        host=args.host,
+        port=args.port,
+        shutdown_s=args.shutdown_s,
+        max_message_bytes=settings.max_body_bytes,
+    )

@@ -1,0 +1,155 @@
+"""Models that hear: transcriptions, and answers to a recording in words or speech."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from oscine.audio.encode import encode
+from oscine.audio.formats import check_available
+from oscine.audio.io import read_audio
+from oscine.errors import Cancelled, InvalidRequest, UnknownVoice
+from oscine.server import forms
+from oscine.server.errors import json_response
+from oscine.server.schemas import ChatBody, TranscriptionForm, VoiceId
+from oscine.server.state import ServerState
+from oscine.server.stream import when_gone
+from oscine.server.voices import DEFAULT_VOICE, OPENAI_VOICES
+from oscine.types import Request as Wanted
+
+if TYPE_CHECKING:
+    from oscine.api import Model, Result
+
+_FINISH = {"stop": "stop", "length": "length"}
+_KEPT_S = 3600
+
+
+def answer_routes(state: ServerState) -> APIRouter:
+    """`/v1/audio/transcriptions` and `/v1/chat/completions`."""
+    router = APIRouter()
+
+    @router.post(
+        "/v1/audio/transcriptions",
+        response_class=Response,
+        summary="Write down the words of a recording; a multipart form with `file`",
+        openapi_extra={
+            "requestBody": {"content": {"multipart/form-data": {"schema": TranscriptionForm.model_json_schema()}}}
+        },
+    )
+    async def transcribe(request: Request) -> Response:
+        fields, files = await forms.form(request, files=("file",))
+        form = forms.validated(forms.typed(fields, TranscriptionForm), TranscriptionForm)
+        if "file" not in files:
+            raise InvalidRequest("file: the recording is missing", param="file")
+
+        def wanted() -> Wanted:
+            audio = read_audio(files["file"], max_seconds=None, param="file")
+            return Wanted(task="transcribe", audio=audio, **form.options())
+
+        result = await _answer(state, request, form.model, wanted)
+        headers = {"X-Finish-Reason": result.finish_reason}
+        if form.response_format == "text":
+            return Response(result.text + "\n", headers=headers, media_type="text/plain; charset=utf-8")
+        usage = {"type": "tokens", **result.usage}
+        return json_response({"text": result.text, "usage": usage}, headers=headers)
+
+    @router.post("/v1/chat/completions", response_class=Response, summary="Answer a recording")
+    async def chat(request: Request, body: ChatBody) -> Response:
+        data, question = body.parts()
+        _check_chat(body, question)
+
+        def wanted() -> Wanted:
+            audio = read_audio(data, max_seconds=None, param="messages")
+            task = "converse" if body.speaks else "ask"
+            return Wanted(task=task, text=question, audio=audio, **body.options())  # type: ignore[arg-type]
+
+        result = await _answer(state, request, body.model, wanted)
+        return json_response(await state.in_thread(_completion, body, state.models.resolve(body.model), result))
+
+    return router
+
+
+def _check_chat(body: ChatBody, question: str) -> None:
+    """Raises for combinations that no model here serves."""
+    if body.speaks and question:
+        raise InvalidRequest("a spoken answer is given to spoken words alone; leave the text out", param="messages")
+    if not body.speaks and not question:
+        raise InvalidRequest("a question about the recording is missing: add a part of type text", param="messages")
+    if body.audio is None:
+        return
+    if not body.speaks:
+        raise InvalidRequest('audio belongs to the modality "audio"', param="audio")
+    check_available(body.audio.format)
+    voice = body.audio.voice.id if isinstance(body.audio.voice, VoiceId) else body.audio.voice
+    if voice not in (None, "", DEFAULT_VOICE, *OPENAI_VOICES):
+        raise UnknownVoice(f"no voice named {voice!r}: answers have the model's own voice", param="audio")
+
+
+async def _answer(state: ServerState, request: Request, model_name: str, wanted: Callable[[], Wanted]) -> Result:
+    """The finished result of a request; a client that leaves ends it. `wanted` is called in a thread."""
+    model_id = state.models.resolve(model_name)
+    facts = request.state.facts
+    facts["model"] = model_id
+
+    def work(model: Model) -> Any:
+        return model.run(wanted())
+
+    with state.admit():
+        using = state.models.use(model_id)
+        model = await state.in_thread(using.__enter__)
+        try:
+            stream = await state.in_thread(work, model)
+            watcher = asyncio.create_task(when_gone(request.receive, stream.cancel))
+            try:
+                result = await state.in_thread(model.finish, stream)
+            finally:
+                watcher.cancel()
+                stream.cancel()
+        finally:
+            using.__exit__(None, None, None)
+    facts |= {"seed": result.seed, "finish_reason": result.finish_reason, "tokens": result.usage["output_tokens"]}
+    if result.finish_reason == "cancelled":
+        raise Cancelled("the client has left")
+    return result
+
+
+def _completion(body: ChatBody, model: str, result: Result) -> dict[str, Any]:
+    """The answer in the shape of a chat completion."""
+    now = int(time.time())
+    message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
+    if body.speaks:
+        name = body.audio.format if body.audio else "wav"
+        message["content"] = None
+        message["audio"] = {
+            "id": f"audio_{secrets.token_hex(8)}",
+            "data": base64.b64encode(encode(name, result.audio, result.sample_rate)).decode("ascii"),
+            "transcript": result.text,
+            "expires_at": now + _KEPT_S,
+        }
+    usage = result.usage
+    return {
+        "id": f"chatcmpl-{secrets.token_hex(12)}",
+        "object": "chat.completion",
+        "created": now,
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": _FINISH.get(result.finish_reason, "length"),
+                "logprobs": None,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": usage["input_tokens"],
+            "completion_tokens": usage["output_tokens"],
+            "total_tokens": usage["total_tokens"],
+        },
+    }

@@ -1,0 +1,79 @@
+"""Audio that is not speech from a text: sounds from a caption, and edits of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from oscine.audio.io import read_audio
+from oscine.errors import InvalidRequest
+from oscine.server import forms
+from oscine.server.responses import respond
+from oscine.server.schemas import EditBody, OutputSettings, SoundBody, audio_bytes
+from oscine.server.state import ServerState
+from oscine.server.stream import AudioRun
+from oscine.types import Edit
+from oscine.types import Request as Wanted
+
+if TYPE_CHECKING:
+    from oscine.api import Model
+
+
+def sound_routes(state: ServerState) -> APIRouter:
+    """`/v1/audio/generations` and `/v1/audio/edits`."""
+    router = APIRouter()
+
+    @router.post("/v1/audio/generations", response_class=Response, summary="Make the sound a caption describes")
+    async def generate(request: Request, body: SoundBody) -> Response:
+        state.check_text(body.input)
+        request.state.facts |= {"chars": len(body.input), "format": body.response_format}
+        wanted = Wanted(task="sound", text=body.input, **body.options())
+        return await respond(state, request, body.model, body, _maker(lambda: wanted, body))
+
+    @router.post(
+        "/v1/audio/edits",
+        response_class=Response,
+        summary="Change a recording by a named task or by instructions; JSON or a multipart form",
+        openapi_extra={"requestBody": {"content": {"application/json": {"schema": EditBody.model_json_schema()}}}},
+    )
+    async def edit(request: Request) -> Response:
+        body, upload = await _edit_body(request)
+        request.state.facts |= {"task": body.task, "format": body.response_format}
+        return await respond(state, request, body.model, body, _maker(lambda: _wanted_edit(body, upload), body))
+
+    return router
+
+
+def _maker(wanted: Callable[[], Wanted], output: OutputSettings) -> Callable[[Model], AudioRun]:
+    """What starts the request with a model; `wanted` is called in a thread, since it may read audio."""
+
+    def make(model: Model) -> AudioRun:
+        return AudioRun(model, partial(model.run, wanted()), output, whole=output.whole)
+
+    return make
+
+
+def _wanted_edit(body: EditBody, upload: bytes | None) -> Wanted:
+    data = upload if upload is not None else audio_bytes(body.audio, "audio") if body.audio else None
+    slots = body.slots()
+    if slots and body.task is None:
+        raise InvalidRequest(f"unknown field {next(iter(slots))!r}: no task is given", param=next(iter(slots)))
+    return Wanted(
+        task="edit",
+        audio=None if data is None else read_audio(data, max_seconds=None, param="audio"),
+        edit=None if body.task is None else Edit(name=body.task, slots=slots),
+        ref_text=body.ref_text or None,
+        **body.options(),
+    )
+
+
+async def _edit_body(request: Request) -> tuple[EditBody, bytes | None]:
+    """The fields, and the uploaded recording if the body is a form."""
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return forms.validated(await forms.json_object(request), EditBody), None
+    fields, files = await forms.form(request, files=("audio",))
+    return forms.validated(forms.typed(fields, EditBody), EditBody), files.get("audio")

@@ -1,0 +1,60 @@
+"""Runs an app under uvicorn until the process is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from oscine.errors import OutputError
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG = 512
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn whose stopping by a signal is a success: the signal is not raised again afterwards."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_message_bytes: int) -> int:
+    """Serves `app` until SIGINT or SIGTERM and returns 0.
+
+    Running requests have `shutdown_s` to end; then their connections are closed, which clients see as a broken
+    stream. Raises OutputError if the address cannot be listened on.
+    """
+    with _listen(host, port) as listener:
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=shutdown_s,
+            ws_max_size=max_message_bytes,
+        )
+        shown = f"[{host}]" if ":" in host else host
+        _log.info("listening on http://%s:%d (open it for the page)", shown, listener.getsockname()[1])
+        _Server(config).run(sockets=[listener])
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise OutputError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}") from error

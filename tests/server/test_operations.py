@@ -1,0 +1,191 @@
+"""Running it: leaving clients, limits, health under load, metrics, keys, broken streams, shutting down."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from oscine.server.app import create_app
+from oscine.server.state import ServerSettings, ServerState
+
+from .conftest import SPEECH, body, make_registry, serving, wait_until
+
+LONG = " ".join(f"Sentence number {n} is here, and it goes on for a little while longer." for n in range(60))
+ENDLESS = {"input": LONG, "max_new_tokens": 200, "response_format": "pcm"}
+
+
+def series(client: httpx.Client) -> dict[str, float]:
+    lines = client.get("/metrics").text.splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def busy(state: ServerState) -> bool:
+    stats = state.models.stats()
+    return bool(stats.running or stats.waiting)
+
+
+@pytest.fixture
+def state(app: Any) -> ServerState:
+    return app.state.server
+
+
+@pytest.mark.parametrize("fields", [{}, {"stream_format": "sse"}, {"stream": False}], ids=["raw", "sse", "whole"])
+def test_a_client_that_leaves_ends_its_jobs(client: httpx.Client, state: ServerState, fields: dict[str, Any]) -> None:
+    wait_until(lambda: not busy(state))
+    before = series(client)
+    if fields.get("stream") is False:  # leaves before there is a response
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(SPEECH, json=body(**ENDLESS, **fields), timeout=0.5)
+    else:
+        with client.stream("POST", SPEECH, json=body(**ENDLESS, **fields)) as response:
+            next(response.iter_raw())
+            assert busy(state)
+    left = time.monotonic()
+    wait_until(lambda: not busy(state), 5)
+    assert time.monotonic() - left < 1.0  # a whole run takes far longer
+    wait_until(lambda: state.active == 0)
+    name = f'oscine_requests_total{{endpoint="{SPEECH}",outcome="cancelled"}}'
+    wait_until(lambda: series(client).get(name, 0) == before.get(name, 0) + 1)
+
+
+def test_health_answers_while_speech_is_made(client: httpx.Client, state: ServerState) -> None:
+    with client.stream("POST", SPEECH, json=body(**ENDLESS)) as response:
+        next(response.iter_raw())
+        times = []
+        while busy(state) and len(times) < 20:
+            started = time.perf_counter()
+            assert client.get("/health").json()["status"] == "ok"
+            times.append(time.perf_counter() - started)
+    assert len(times) > 2
+    assert sorted(times)[len(times) // 2] < 0.05, times
+
+
+def test_more_requests_than_may_be_are_told_when_to_come_back(voices_dir: Path) -> None:
+    app = create_app(make_registry(voices_dir), ServerSettings(max_requests=1))
+    with serving(app) as url, httpx.Client(base_url=url, timeout=60) as client:
+        with client.stream("POST", SPEECH, json=body(**ENDLESS)) as response:
+            next(response.iter_raw())
+            refused = client.post(SPEECH, json=body())
+            assert refused.status_code == 429
+            assert int(refused.headers["retry-after"]) >= 1
+            assert refused.json()["error"]["code"] == "queue_full"
+        wait_until(lambda: app.state.server.active == 0)
+        assert client.post(SPEECH, json=body()).status_code == 200
+
+
+def test_a_key_is_asked_for_where_it_matters(voices_dir: Path) -> None:
+    app = create_app(make_registry(voices_dir), ServerSettings(api_key="s3cret"))
+    with serving(app) as url, httpx.Client(base_url=url, timeout=60) as client:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "s3cret"}):
+            response = client.post(SPEECH, json=body(), headers=headers)
+            assert response.status_code == 401
+            assert response.json()["error"]["code"] == "invalid_api_key"
+            assert client.get("/v1/models", headers=headers).status_code == 401
+        assert client.post(SPEECH, json=body(), headers={"Authorization": "Bearer s3cret"}).status_code == 200
+        assert client.get("/health").status_code == client.get("/").status_code == 200
+
+
+def test_metrics_count_what_happened(client: httpx.Client) -> None:
+    before = series(client)
+    client.post(SPEECH, json=body())
+    client.post(SPEECH, json=body(colour="red"))
+    client.get("/no/such/page")
+    after = series(client)
+
+    def grown(name: str) -> float:
+        return after[name] - before.get(name, 0)
+
+    assert grown(f'oscine_requests_total{{endpoint="{SPEECH}",outcome="ok"}}') == 1
+    assert grown(f'oscine_requests_total{{endpoint="{SPEECH}",outcome="invalid"}}') == 1
+    assert grown('oscine_requests_total{endpoint="other",outcome="invalid"}') == 1
+    assert grown("oscine_ttfa_seconds_count") == grown("oscine_rtf_count") == grown("oscine_underrun_seconds_count") == 1
+    assert grown("oscine_frames_total") == grown('oscine_tokens_total{kind="output"}') > 0
+    assert grown('oscine_tokens_total{kind="input"}') > 0
+    assert after["oscine_resident_memory_bytes"] > 1e7
+    assert {"oscine_queue_depth", "oscine_running", "oscine_requests_active"} <= after.keys()
+
+
+def test_one_log_line_a_request_without_its_text(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "oscine.server")
+    response = client.post(SPEECH, json=body(input="Confidential words."))
+    wait_until(lambda: caplog.records)
+    (record,) = caplog.records
+    words = dict(word.split("=", 1) for word in record.getMessage().removeprefix("request ").split(" "))
+    assert words["id"] == response.headers["x-request-id"]
+    assert (words["status"], words["outcome"], words["chars"], words["seed"]) == ("200", "ok", "19", "7")
+    assert {"model", "audio_s", "ttfa_ms", "rtf", "finish_reason"} <= words.keys()
+    assert "onfidential" not in caplog.text
+
+
+class BreaksOff:
+    """A stand-in for a stream that fails after its first chunk."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._given = stream, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __next__(self) -> Any:
+        self._given += 1
+        if self._given > 2:
+            self._stream.cancel()
+            from oscine.errors import GenerationError
+
+            raise GenerationError("the model broke")
+        return next(self._stream)
+
+    def __iter__(self) -> BreaksOff:
+        return self
+
+
+def test_a_stream_that_breaks_has_no_clean_end(voices_dir: Path) -> None:
+    registry = make_registry(voices_dir)
+    with serving(create_app(registry)) as url, httpx.Client(base_url=url, timeout=60) as client:
+        with registry.use("tts-1") as model:
+            whole = model.stream
+            model.stream = lambda *args, **fields: BreaksOff(whole(*args, **fields))  # type: ignore[method-assign]
+        got = b""
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            client.stream("POST", SPEECH, json=body(**ENDLESS)) as response,
+        ):
+            assert response.status_code == 200
+            for data in response.iter_raw():
+                got += data
+        assert got
+        text = client.post(SPEECH, json=body(**ENDLESS, stream_format="sse")).text
+        last = json.loads(text.strip().split("\n\n")[-1].removeprefix("data: "))
+        assert last["type"] == "speech.audio.error"
+        assert last["error"]["code"] == "generation_error"
+        assert "speech.audio.done" not in text
+
+
+def test_shutting_down_lets_short_requests_finish_and_ends_long_ones(voices_dir: Path) -> None:
+    outcomes: dict[str, Any] = {}
+
+    def ask(client: httpx.Client, name: str, fields: dict[str, Any]) -> None:
+        try:
+            outcomes[name] = client.post(SPEECH, json=fields).status_code
+        except httpx.RemoteProtocolError:
+            outcomes[name] = "broken off"
+
+    with httpx.Client(timeout=60) as client:
+        app = create_app(make_registry(voices_dir))
+        with serving(app) as url:
+            client.base_url = httpx.URL(url)
+            jobs = {"short": body(max_new_tokens=40), "long": body(**ENDLESS)}
+            threads = [threading.Thread(target=ask, args=(client, *job)) for job in jobs.items()]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: app.state.server.active == 2)
+        for thread in threads:
+            thread.join(30)
+    assert outcomes == {"short": 200, "long": "broken off"}

@@ -1,0 +1,221 @@
+"""The default voice's language model: tokens, alignment, batches, a step, and the folder that export writes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+import oscine
+from oscine.families.audio8.codec import Codec
+from oscine.families.audio8.codec_config import CodecConfig
+from oscine.families.audio8.config import LMConfig
+from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.prompt import PromptBuilder
+from oscine.families.audio8.weights import build_lm
+from training.alignment import align, frame_places
+from training.export import halved, write_folder
+from training.lm import Trainer, initialise, model_config, start_from_codec
+from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, make_utterance
+from training.lm_losses import compact_head, slow_states
+from training.tokenizer import SEMANTIC_BEGIN, alphabet, build_tokenizer
+
+CODEC = CodecConfig(
+    sample_rate=24000,
+    encoder_dim=2,
+    encoder_rates=(3, 4, 4, 5),
+    encoder_transformer_layers=(0, 0, 0, 0),
+    latent_dim=16,
+    decoder_dim=16,
+    decoder_rates=(3, 4, 4, 5),
+    transformer_head_dim=8,
+    semantic_codebook_size=32,
+    n_residual_codebooks=5,
+    residual_codebook_size=32,
+    codebook_dim=4,
+    pre_n_layer=1,
+    pre_n_head=2,
+    pre_intermediate_size=16,
+    post_n_layer=1,
+    post_n_head=2,
+    post_n_local_heads=2,
+    post_intermediate_size=16,
+    quantizer_window=8,
+)
+SMALL = {"dim": 32, "n_layer": 5, "intermediate_size": 48, "fast_dim": 16, "fast_intermediate_size": 24}
+RECORD = {
+    "id": "a",
+    "text": "Hello there.",
+    "phonemes": "həlˈoʊ ðˈɛɹ.",
+    "durations": [18, 2, 3, 2, 1, 3, 4, 1, 2, 2, 3, 4, 5, 8],
+}
+
+
+def small_values(num_codebooks: int = 3) -> dict:
+    return {**model_config(num_codebooks, CODEC), **SMALL}
+
+
+@pytest.fixture
+def config() -> LMConfig:
+    return LMConfig.from_dict(small_values())
+
+
+@pytest.fixture
+def utterances(config: LMConfig) -> list[Utterance]:
+    prompts = PromptBuilder(build_tokenizer(), config)
+    generator = torch.Generator().manual_seed(0)
+    made = []
+    for n in range(9):
+        codes = torch.randint(0, 32, (6, 20 + n), generator=generator)
+        made.append(make_utterance({**RECORD, "id": str(n)}, codes, slice(1, 20 + n), prompts, 960))
+    return made
+
+
+def test_every_symbol_is_one_token_and_comes_back(config: LMConfig) -> None:
+    tokenizer = build_tokenizer()
+    prompt = PromptBuilder(tokenizer, config).text_only("<|speaker:0|>" + alphabet())
+    spoken = prompt.after[1 : 1 + len(alphabet())]
+    assert [tokenizer.id_to_token(i) for i in spoken] == list(alphabet())
+    assert len(set(spoken)) == len(alphabet())
+    assert prompt.after[0] == tokenizer.token_to_id("<|speaker:0|>")
+    assert prompt.num_columns() - len(alphabet()) == 13
+    assert tokenizer.token_to_id("<unk>") not in (*prompt.before, *prompt.after)
+    assert max(*prompt.before, *prompt.after) < SEMANTIC_BEGIN
+
+
+def test_what_is_no_symbol_is_unknown_and_no_control_token(config: LMConfig) -> None:
+    builder = PromptBuilder(build_tokenizer(), config)
+    unknown = build_tokenizer().token_to_id("<unk>")
+    assert set(builder.text_only("QQ").after[:2]) == {unknown}
+    controls = {build_tokenizer().token_to_id(t) for t in ("<|im_end|>", "<|voice|>", "user\n")}
+    plain = builder.text_only("<|voice|> user").after[: len("<|voice|> user")]
+    assert not controls & set(plain)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "phonemes", "expected"),
+    [
+        ("wˈʌn.", "wˈʌn.", "wʌʌn."),
+        ("ɡˌO hˈOm.", "ɡˌoʊ hˈoʊm.", "ɡOOO hOOOm."),
+        ("fˈɜɹmli", "fˈɜːmli", "fɜɜɜmli"),
+        ("ðɛɹ wʌz", "ðɛɹwˌʌz", "ðɛɹwʌʌz"),
+    ],
+)
+def test_alignment_finds_the_symbol_that_is_spoken(symbols: str, phonemes: str, expected: str) -> None:
+    places = align(symbols, phonemes)
+    assert places == sorted(places)
+    assert "".join(symbols[i] for i in places) == expected
+
+
+def test_frames_take_the_symbol_at_their_middle() -> None:
+    places = frame_places([0, 2], [2, 4, 2, 1], num_frames=7, frame_length=1200)
+    assert places.tolist() == [-1, 0, 0, 2, 2, 2, 2]  # unit 2f + 1 of [-1 -1 0 0 0 0 2 2 2], the last one repeated
+
+
+def test_a_batch_predicts_each_frame_from_the_column_before(config: LMConfig, utterances: list[Utterance]) -> None:
+    batch = collate(utterances[3:5], config)
+    first = utterances[3]
+    start, end = len(first.prompt), first.num_columns
+    assert torch.equal(batch.columns[0, 0, :start], torch.tensor(first.prompt))
+    assert torch.equal(batch.columns[0, 1:, start:end], first.codes)
+    assert torch.equal(batch.columns[0, 0, start:end], first.codes[0] + SEMANTIC_BEGIN)
+    assert torch.equal(batch.semantic[0, start - 1 : end - 1], first.codes[0])
+    assert batch.semantic[0, end - 1] == config.codebook_size
+    assert torch.equal(batch.codes[0, start - 1 : end - 1].T, first.codes)
+    assert (batch.semantic[0] != IGNORED).sum() == first.num_frames + 1
+    assert batch.num_frames == first.num_frames + utterances[4].num_frames
+    tokens = batch.columns[0, 0]
+    assert torch.equal(tokens[batch.place[0, start - 1 : end - 1]], batch.now[0, start - 1 : end - 1])
+    assert len(set(batch.now[0, start - 1 : end - 1].tolist())) > 5
+
+
+def test_batches_hold_everything_once_and_stay_within_their_size(utterances: list[Utterance]) -> None:
+    groups = list(batches(utterances, 160, torch.Generator().manual_seed(1)))
+    assert sorted(u.name for group in groups for u in group) == [u.name for u in utterances]
+    assert all(len(group) * max(u.num_columns for u in group) <= 160 for group in groups)
+    assert any(len(group) > 1 for group in groups)
+
+
+def test_corruption_touches_codes_only_and_keeps_both_places_of_the_first(
+    config: LMConfig, utterances: list[Utterance]
+) -> None:
+    batch = collate(utterances, config)
+    columns = corrupted(batch, config, 0.5, torch.Generator().manual_seed(1))
+    audio = batch.columns[:, 0] >= SEMANTIC_BEGIN
+    assert torch.equal(columns.transpose(1, 2)[~audio], batch.columns.transpose(1, 2)[~audio])
+    assert torch.equal(columns[:, 0][audio], columns[:, 1][audio] + SEMANTIC_BEGIN)
+    changed = (columns != batch.columns)[:, 1:].transpose(1, 2)[audio].float().mean()
+    assert 0.4 < changed < 0.55
+    assert torch.equal(corrupted(batch, config, 0.0, torch.Generator()), batch.columns)
+
+
+def test_training_computes_what_the_family_computes(config: LMConfig, utterances: list[Utterance]) -> None:
+    torch.manual_seed(2)
+    model = DualAR(config)
+    initialise(model)
+    batch = collate(utterances[:2], config)
+    states, guide = slow_states(model, batch.columns, batch.place)
+    for row, u in enumerate(utterances[:2]):
+        alone = collate([u], config).columns
+        logits, hidden = model(alone)
+        torch.testing.assert_close(states[row, : u.num_columns], model.final_norm(hidden)[0])
+        assert torch.equal(compact_head(model), model._dense_compact_head())
+        assert logits.shape[-1] == config.vocab_size
+    assert guide > 0
+
+
+def test_codes_that_sound_alike_start_alike(config: LMConfig) -> None:
+    torch.manual_seed(3)
+    codec, model = Codec(CODEC), DualAR(config)
+    initialise(model)
+    book = codec.quantizer.quantizer.quantizers[0].codebook.weight
+    with torch.no_grad():
+        book[5] = book[4]
+    start_from_codec(model, codec, torch.Generator().manual_seed(1))
+    table = model.codebook_embeddings.weight
+    assert torch.equal(table[32 + 4], table[32 + 5])
+    assert not torch.allclose(table[32 + 4], table[32 + 6])
+    assert 0.01 < table.detach().std().item() < 0.1
+
+
+def test_a_run_learns_and_resumes_where_it_stopped(tmp_path: Path, utterances: list[Utterance]) -> None:
+    def steps(trainer: Trainer, count: int) -> list[float]:
+        return [trainer.train_step(utterances, 0.0).semantic.item() for _ in range(count)]
+
+    torch.set_num_threads(1)
+    trainer = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"))
+    first = steps(trainer, 100)
+    assert sum(first[-5:]) < 0.93 * sum(first[:5])
+    torch.save(trainer.state(), tmp_path / "last.pt")
+    expected = steps(trainer, 2)
+    resumed = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"))
+    resumed.restore(tmp_path / "last.pt")
+    assert steps(resumed, 2) == pytest.approx(expected, rel=1e-5)
+    assert resumed.evaluate()["held_semantic"] > 0
+
+
+def test_the_exported_folder_is_an_ordinary_checkpoint(tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    values = small_values()
+    model, codec = DualAR(LMConfig.from_dict(values)), Codec(CODEC)
+    initialise(model)
+    write_folder(tmp_path / "voice", values, model.state_dict(), codec)
+    voice = oscine.load(tmp_path / "voice", device="cpu")
+    result = voice.generate("Hello there.", seed=1, max_new_tokens=5, min_new_frames=3)
+    assert 3 * 960 <= len(result.audio) <= 5 * 960
+    assert list(voice.voices) == ["michael"]
+
+
+def test_weights_beyond_half_precision_are_refused() -> None:
+    with pytest.raises(ValueError, match="loud"):
+        halved({"loud": torch.tensor([1e6]), "fine": torch.ones(1)})
+    assert halved({"fine": torch.ones(1)})["fine"].dtype == torch.float16
+
+
+def test_half_weights_load_strictly(config: LMConfig) -> None:
+    model = DualAR(config)
+    loaded = build_lm(config, halved(model.state_dict()).items(), device="cpu", dtype=torch.float32)
+    assert dataclasses.asdict(loaded.config) == dataclasses.asdict(config)
+    assert loaded.codebook_embeddings.weight.dtype == torch.float32

@@ -101,9 +101,7 @@ def make_utterance(record: dict, codes: Tensor, kept: slice, prompts: PromptBuil
     frontend = get_frontend(FRONTEND)
     symbols = frontend.to_symbols(frontend.normalize(record["text"]))
     prompt = prompts.text_only(SPEAKER + symbols)
-    places = frame_places(
-        align(symbols, record["phonemes"]), record["durations"], codes.shape[1], frame_length
-    )
+    places = frame_places(align(symbols, record["phonemes"]), record["durations"], codes.shape[1], frame_length)
     first = len(prompt.before) + 1  # the speaker tag stands before the symbols
     return Utterance(
         name=record["id"],
@@ -160,9 +158,7 @@ def _next_places(places: Tensor) -> Tensor:
     return result
 
 
-def batches(
-    utterances: Sequence[Utterance], max_columns: int, generator: torch.Generator
-) -> Iterator[list[Utterance]]:
+def batches(utterances: Sequence[Utterance], max_columns: int, generator: torch.Generator) -> Iterator[list[Utterance]]:
     """One pass over `utterances` in batches of like lengths, at most `max_columns` columns with padding, shuffled."""
     noise = 1.0 + 0.1 * torch.randn(len(utterances), generator=generator)
     order = sorted(range(len(utterances)), key=lambda i: utterances[i].num_columns * float(noise[i]))
@@ -188,5 +184,3 @@ def corrupted(batch: Batch, config: LMConfig, share: float, generator: torch.Gen
     columns[:, 1:] = torch.where(change, drawn, columns[:, 1:])
     columns[:, 0] = torch.where(audio, config.semantic_begin_id + columns[:, 1], columns[:, 0])
     return columns
-
-

@@ -96,9 +96,7 @@ def guide_loss(q: Tensor, keys: Tensor, place: Tensor) -> Tensor:
     return -(logs * bump).sum(-1).mean()
 
 
-def compute_losses(
-    model: DualAR, head: SymbolHead, batch: Batch, columns: Tensor, chosen: Tensor | None
-) -> Losses:
+def compute_losses(model: DualAR, head: SymbolHead, batch: Batch, columns: Tensor, chosen: Tensor | None) -> Losses:
     """All losses of a batch whose input is `columns` (perhaps corrupted).
 
     `chosen` bool [frames] says which frames go through the fast model; None: all.

@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Callable
 
-from training import numbers
+from training import figures
 
 Rng = random.Random
 
@@ -276,32 +276,32 @@ def _pick(*values: str) -> Callable[[Rng], str]:
 def _number(rng: Rng) -> str:
     low, high = rng.choice(((0, 99), (100, 999), (1_000, 9_999), (10_000, 2_000_000)))
     value = rng.randint(low, high)
-    return numbers.cardinal(value - value % 1_000 if high > 9_999 else value, with_and=rng.random() < 0.3)
+    return figures.cardinal(value - value % 1_000 if high > 9_999 else value, with_and=rng.random() < 0.3)
 
 
 def _money(rng: Rng) -> str:
     cents = rng.choice((0, 0, rng.randint(1, 99)))
-    return numbers.money(rng.choice((rng.randint(1, 20), rng.randint(21, 999), rng.randint(1, 90) * 100)), cents)
+    return figures.money(rng.choice((rng.randint(1, 20), rng.randint(21, 999), rng.randint(1, 90) * 100)), cents)
 
 
 def _year(rng: Rng) -> str:
-    return numbers.year(rng.randint(*rng.choice(((1900, 1999), (2000, 2035), (1100, 1899)))))
+    return figures.year(rng.randint(*rng.choice(((1900, 1999), (2000, 2035), (1100, 1899)))))
 
 
 def _phone(rng: Rng) -> str:
     groups = (rng.randint(100, 999), rng.randint(100, 999), rng.randint(1000, 9999))
     zero = rng.choice(("zero", "oh"))
-    return ", ".join(numbers.digits(str(group), zero=zero) for group in groups[rng.randint(0, 1) :])
+    return ", ".join(figures.digits(str(group), zero=zero) for group in groups[rng.randint(0, 1) :])
 
 
 def _clock(rng: Rng) -> str:
     minute = rng.choice((0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, rng.randint(1, 59)))
-    return numbers.clock(rng.randint(1, 12), minute, "spoken" if rng.random() < 0.3 else "digital")
+    return figures.clock(rng.randint(1, 12), minute, "spoken" if rng.random() < 0.3 else "digital")
 
 
 def _fraction(rng: Rng) -> str:
     bottom = rng.randint(2, 10)
-    return numbers.fraction(rng.randint(1, bottom - 1), bottom)
+    return figures.fraction(rng.randint(1, bottom - 1), bottom)
 
 
 def _as_in(rng: Rng) -> str:
@@ -322,7 +322,7 @@ SLOTS: dict[str, Callable[[Rng], str]] = {
     "name": _pick(*NAMES),
     "city": _pick(*CITIES),
     "day": _pick(*DAYS),
-    "month": _pick(*numbers.MONTHS),
+    "month": _pick(*figures.MONTHS),
     "place": _pick(*PLACES),
     "thing": _pick(*THINGS),
     "action": lambda rng: rng.choice(ACTIONS).split("|")[0],
@@ -338,20 +338,20 @@ SLOTS: dict[str, Callable[[Rng], str]] = {
     "color": _pick(*COLORS),
     "clause": _lowered_clause,
     "number": _number,
-    "count": lambda rng: numbers.cardinal(rng.randint(2, 400), with_and=rng.random() < 0.3),
-    "small": lambda rng: numbers.cardinal(rng.randint(2, 99)),
-    "hour": lambda rng: numbers.cardinal(rng.randint(1, 12)),
-    "room": lambda rng: numbers.clock(rng.randint(1, 9), rng.randint(1, 59)),
-    "ordinal": lambda rng: numbers.ordinal(rng.randint(1, 40)),
-    "ordinal_day": lambda rng: numbers.ordinal(rng.randint(1, 31)),
+    "count": lambda rng: figures.cardinal(rng.randint(2, 400), with_and=rng.random() < 0.3),
+    "small": lambda rng: figures.cardinal(rng.randint(2, 99)),
+    "hour": lambda rng: figures.cardinal(rng.randint(1, 12)),
+    "room": lambda rng: figures.clock(rng.randint(1, 9), rng.randint(1, 59)),
+    "ordinal": lambda rng: figures.ordinal(rng.randint(1, 40)),
+    "ordinal_day": lambda rng: figures.ordinal(rng.randint(1, 31)),
     "year": _year,
     "money": _money,
-    "percent": lambda rng: f"{numbers.cardinal(rng.randint(1, 100))} percent",
-    "decimal": lambda rng: numbers.decimal(f"{rng.randint(0, 99)}.{rng.randint(1, 99)}"),
+    "percent": lambda rng: f"{figures.cardinal(rng.randint(1, 100))} percent",
+    "decimal": lambda rng: figures.decimal(f"{rng.randint(0, 99)}.{rng.randint(1, 99)}"),
     "phone": _phone,
-    "digits": lambda rng: numbers.digits(str(rng.randint(100, 99_999))),
+    "digits": lambda rng: figures.digits(str(rng.randint(100, 99_999))),
     "clock": _clock,
-    "digital": lambda rng: numbers.clock(rng.randint(1, 12), rng.randint(1, 59)),
+    "digital": lambda rng: figures.clock(rng.randint(1, 12), rng.randint(1, 59)),
     "half": _pick("in the morning", "in the evening", "tomorrow", "sharp"),
     "fraction": _fraction,
     "letter": lambda rng: rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from training import numbers
+from training import figures
 
 Reading = tuple[str, ...]
 Slot = tuple[Reading, ...]
@@ -89,7 +89,7 @@ def _join_pairs(words: list[str], others: set[str]) -> list[str]:
     return joined
 
 
-_NUMBER_WORDS = {*numbers.SMALL, *numbers.TENS, "hundred", "thousand", "million", "billion", "point"}
+_NUMBER_WORDS = {*figures.SMALL, *figures.TENS, "hundred", "thousand", "million", "billion", "point"}
 _BEFORE_AND = {"hundred", "thousand", "million", "billion", "dollar", "dollars"}
 
 
@@ -169,30 +169,30 @@ def _number_readings(match: re.Match[str]) -> list[str]:
     if match["decimal"]:
         whole, _, part = match["decimal"].partition(".")
         clock = _time_readings(int(whole), part) if whole and len(part) == 2 and int(part) < 60 else []
-        return [numbers.decimal(match["decimal"]), *clock]
+        return [figures.decimal(match["decimal"]), *clock]
     if match["ordinal"]:
-        return [numbers.ordinal(_value(match["ordinal"]))]
+        return [figures.ordinal(_value(match["ordinal"]))]
     if match["decade"]:
         return [_plural(reading) for reading in _integer_readings(match["decade"])]
     return _integer_readings(match["integer"])
 
 
 def _value(digits: str) -> int:
-    return min(int(digits), numbers.LARGEST)
+    return min(int(digits), figures.LARGEST)
 
 
 def _integer_readings(digits: str) -> list[str]:
     value = _value(digits)
-    readings = [numbers.cardinal(value), numbers.digits(digits)]
+    readings = [figures.cardinal(value), figures.digits(digits)]
     if 1 <= value <= 31:
-        readings.append(numbers.ordinal(value))
+        readings.append(figures.ordinal(value))
     if len(digits) == 3:
-        readings.append(f"{numbers.cardinal(value // 100)} {_two(digits[1:])}")
+        readings.append(f"{figures.cardinal(value // 100)} {_two(digits[1:])}")
     if len(digits) == 4:
-        readings.insert(0 if 1100 <= value <= 2099 else 1, numbers.year(value))
+        readings.insert(0 if 1100 <= value <= 2099 else 1, figures.year(value))
         readings.append(f"{_two(digits[:2])} {_two(digits[2:])}")
-        hundreds = f"{numbers.cardinal(value // 100)} hundred"
-        readings.append(f"{hundreds} {numbers.cardinal(value % 100)}" if value % 100 else hundreds)
+        hundreds = f"{figures.cardinal(value // 100)} hundred"
+        readings.append(f"{hundreds} {figures.cardinal(value % 100)}" if value % 100 else hundreds)
     if len(digits) > 4:
         readings += [" ".join(_two(digits[at : at + 2]) for at in range(0, len(digits), 2))]
     return readings
@@ -201,38 +201,38 @@ def _integer_readings(digits: str) -> list[str]:
 def _two(digits: str) -> str:
     if digits == "00":
         return "hundred"
-    return f"zero {numbers.cardinal(int(digits))}" if digits[0] == "0" else numbers.cardinal(int(digits))
+    return f"zero {figures.cardinal(int(digits))}" if digits[0] == "0" else figures.cardinal(int(digits))
 
 
 def _time_readings(hour: int, minute: str) -> list[str]:
     if minute == "00":
-        return [numbers.cardinal(hour), f"{numbers.cardinal(hour)} oclock", f"{numbers.cardinal(hour)} hundred"]
-    readings = [f"{numbers.cardinal(hour)} {_two(minute)}"]
+        return [figures.cardinal(hour), f"{figures.cardinal(hour)} oclock", f"{figures.cardinal(hour)} hundred"]
+    readings = [f"{figures.cardinal(hour)} {_two(minute)}"]
     if 1 <= hour <= 12 and int(minute) < 60:
-        readings.append(numbers.clock(hour, int(minute), "spoken").replace("'", ""))
+        readings.append(figures.clock(hour, int(minute), "spoken").replace("'", ""))
     return readings
 
 
 def _money_readings(dollars: str, cents: str | None) -> list[str]:
     if not cents or cents == "00":
         unit = "dollar" if dollars == "1" else "dollars"
-        amounts = [numbers.cardinal(_value(dollars)), *_integer_readings(dollars)]
+        amounts = [figures.cardinal(_value(dollars)), *_integer_readings(dollars)]
         return [f"{amount} {unit}" for amount in amounts] + amounts
-    whole = numbers.cardinal(_value(dollars))
+    whole = figures.cardinal(_value(dollars))
     return [
-        numbers.money(_value(dollars), int(cents)),
+        figures.money(_value(dollars), int(cents)),
         f"{whole} {_two(cents)}",
-        f"{whole} point {numbers.digits(cents)} dollars",
+        f"{whole} point {figures.digits(cents)} dollars",
     ]
 
 
 def _fraction_readings(top: str, bottom: str) -> list[str]:
-    plain = f"{numbers.cardinal(_value(top))} {numbers.cardinal(_value(bottom))}"
+    plain = f"{figures.cardinal(_value(top))} {figures.cardinal(_value(bottom))}"
     readings = [plain, plain.replace(" ", " over ", 1)]
     if int(bottom) >= 2:
-        readings.insert(0, numbers.fraction(_value(top), _value(bottom)))
+        readings.insert(0, figures.fraction(_value(top), _value(bottom)))
         if bottom == "4":
-            readings.append(f"{numbers.cardinal(_value(top))} {'fourth' if top == '1' else 'fourths'}")
+            readings.append(f"{figures.cardinal(_value(top))} {'fourth' if top == '1' else 'fourths'}")
     return readings
 
 

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from training import numbers, templates, texts
+from training import figures, templates, texts
 from training.wording import edit_distance, mean_rate, spoken, word_errors
 
 SENTENCES = [f"The {colour} {animal} sat by the door" for colour in ("red", "old", "shy") for animal in ("cat", "fox")]
@@ -91,20 +91,20 @@ def test_held_out_list_is_what_the_report_promises() -> None:
     ],
 )
 def test_numbers_in_words(value: int, cardinal: str, ordinal: str) -> None:
-    assert (numbers.cardinal(value), numbers.ordinal(value)) == (cardinal, ordinal)
+    assert (figures.cardinal(value), figures.ordinal(value)) == (cardinal, ordinal)
 
 
 def test_years_and_times_as_people_say_them() -> None:
-    assert [numbers.year(y) for y in (1905, 2000, 2007, 1800, 2024)] == [
+    assert [figures.year(y) for y in (1905, 2000, 2007, 1800, 2024)] == [
         "nineteen oh five",
         "two thousand",
         "two thousand seven",
         "eighteen hundred",
         "twenty twenty four",
     ]
-    assert numbers.clock(6, 45, "spoken") == "quarter to seven"
-    assert numbers.clock(12, 50, "spoken") == "ten to one"
-    assert numbers.clock(9, 5) == "nine oh five"
+    assert figures.clock(6, 45, "spoken") == "quarter to seven"
+    assert figures.clock(12, 50, "spoken") == "ten to one"
+    assert figures.clock(9, 5) == "nine oh five"
 
 
 @pytest.mark.parametrize(

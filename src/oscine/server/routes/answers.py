@@ -7,6 +7,7 @@ import base64
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
@@ -18,7 +19,8 @@ from oscine.audio.io import read_audio
 from oscine.errors import Cancelled, InvalidRequest, UnknownVoice
 from oscine.server import forms
 from oscine.server.errors import json_response
-from oscine.server.schemas import ChatBody, TranscriptionForm, VoiceId
+from oscine.server.hearing import ChatBody, TranscriptionForm
+from oscine.server.schemas import VoiceId
 from oscine.server.state import ServerState
 from oscine.server.stream import when_gone
 from oscine.server.voices import DEFAULT_VOICE, OPENAI_VOICES
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from oscine.api import Model, Result
 
 _FINISH = {"stop": "stop", "length": "length"}
-_KEPT_S = 3600
 
 
 def answer_routes(state: ServerState) -> APIRouter:
@@ -101,19 +102,12 @@ async def _answer(state: ServerState, request: Request, model_name: str, wanted:
     def work(model: Model) -> Any:
         return model.run(wanted())
 
-    with state.admit():
-        using = state.models.use(model_id)
-        model = await state.in_thread(using.__enter__)
-        try:
-            stream = await state.in_thread(work, model)
-            watcher = asyncio.create_task(when_gone(request.receive, stream.cancel))
-            try:
-                result = await state.in_thread(model.finish, stream)
-            finally:
-                watcher.cancel()
-                stream.cancel()
-        finally:
-            using.__exit__(None, None, None)
+    with state.admit(), ExitStack() as opened:
+        model = await state.in_thread(opened.enter_context, state.models.use(model_id))
+        stream = await state.in_thread(work, model)
+        opened.callback(stream.cancel)
+        opened.callback(asyncio.create_task(when_gone(request.receive, stream.cancel)).cancel)
+        result = await state.in_thread(model.finish, stream)
     facts |= {"seed": result.seed, "finish_reason": result.finish_reason, "tokens": result.usage["output_tokens"]}
     if result.finish_reason == "cancelled":
         raise Cancelled("the client has left")
@@ -131,7 +125,7 @@ def _completion(body: ChatBody, model: str, result: Result) -> dict[str, Any]:
             "id": f"audio_{secrets.token_hex(8)}",
             "data": base64.b64encode(encode(name, result.audio, result.sample_rate)).decode("ascii"),
             "transcript": result.text,
-            "expires_at": now + _KEPT_S,
+            "expires_at": now,
         }
     usage = result.usage
     return {

@@ -1,0 +1,93 @@
+"""The bodies of requests to models that hear: transcriptions, and chats about a recording."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from oscine.errors import InvalidRequest
+from oscine.options import RequestOptions
+from oscine.server.schemas import Format, Tuning, VoiceId, audio_bytes
+
+
+class TranscriptionForm(Tuning):
+    """Multipart form of `POST /v1/audio/transcriptions`, beside its `file`."""
+
+    model: str = Field(description="id of a served model that hears")
+    response_format: Literal["json", "text"] = Field(default="json", description="of the answer")
+
+
+class InputAudio(BaseModel):
+    """A recording inside a chat message."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    data: str = Field(description="base64 or a data: URI")
+    format: str | None = Field(default=None, description="ignored: the recording itself tells")
+
+
+class ChatPart(BaseModel):
+    """A part of a chat message: words, or a recording."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    type: Literal["text", "input_audio"]
+    text: str | None = None
+    input_audio: InputAudio | None = None
+
+
+class ChatMessage(BaseModel):
+    """A chat message from the user."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    role: Literal["user"]
+    content: list[ChatPart]
+    name: str | None = Field(default=None, description="ignored")
+
+
+class ChatAudio(BaseModel):
+    """How a spoken answer is wanted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    voice: str | VoiceId | None = Field(default=None, description="the model's own or one of OpenAI's names")
+    format: Format = Field(default="wav", description="container of the audio")
+
+
+class ChatBody(Tuning):
+    """Body of `POST /v1/chat/completions`: one message with one recording, and a question about it.
+
+    With `audio` among the modalities and no question the answer to the spoken words is spoken.
+    """
+
+    model: str = Field(description="id of a served model that hears")
+    messages: list[ChatMessage] = Field(min_length=1, max_length=1)
+    modalities: list[Literal["text", "audio"]] = Field(default=["text"], min_length=1)
+    audio: ChatAudio | None = None
+    max_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
+    max_completion_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
+    stream: Literal[False] | None = Field(default=None, description="answers come whole")
+    n: Literal[1] | None = None
+    user: str | None = Field(default=None, description="ignored")
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the answer is to be spoken."""
+        return "audio" in self.modalities
+
+    def parts(self) -> tuple[bytes, str]:
+        """The recording and the question, empty if there is none. Raises InvalidRequest unless there is one recording."""
+        content = self.messages[0].content
+        recordings = [part.input_audio for part in content if part.input_audio is not None]
+        words = [part.text.strip() for part in content if part.text]
+        if len(recordings) != 1 or len(recordings) + len(words) != len(content):
+            raise InvalidRequest(
+                "a message holds one part of type input_audio and, at will, parts of type text", param="messages"
+            )
+        return audio_bytes(recordings[0].data, "messages"), "\n".join(words)
+
+    def options(self) -> RequestOptions:
+        """The tunable fields that were given, under the names of `COMMON_OPTIONS`."""
+        options = super().options()
+        for limit in (self.max_completion_tokens, self.max_tokens):
+            if limit is not None:
+                options.setdefault("max_new_tokens", limit)
+        return options

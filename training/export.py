@@ -1,4 +1,4 @@
-"""Makes a checkpoint folder: `python -m training.export --lm training/runs/lm --codec training/runs/codec --out FOLDER`.
+"""Makes a checkpoint: `python -m training.export --lm training/runs/lm --codec training/runs/codec --out FOLDER`.
 
 The folder has the layout of the released checkpoints, with weights in float16; `oscine.load` takes it as any other.
 The codec is cut to the codebooks that the language model speaks.

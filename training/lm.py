@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from safetensors import safe_open
 from torch import Tensor, nn
 
@@ -35,7 +36,7 @@ PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 5e-2, 0.998
 WARMUP_STEPS = 100
 CORRUPTION = 0.08
 MAX_COLUMNS = 1600  # of a batch, padding included
-FIRST_FRAMES, ALL_FROM = 60, 0.3  # curriculum: frames an utterance may have at first, when all take part
+FIRST_FRAMES, ALL_FROM = 60, 0.2  # curriculum: frames an utterance may have at first, when all take part
 LOG_EVERY, SAVE_S, EVALUATE_S = 50, 180.0, 300.0
 
 
@@ -110,6 +111,18 @@ def start_from_codec(model: DualAR, codec: Codec, generator: torch.Generator) ->
     spread = centred[0] / centred[0].square().mean().sqrt()
     begin, end = config.semantic_begin_id, config.semantic_end_id + 1
     model.embeddings.weight[begin:end] = 0.02 * (spread @ views[1])
+    for table in (model.fast_embeddings.weight, model.fast_output.weight):
+        table.copy_(_side_by_side([layer.codebook.weight for layer in layers], config.fast_dim, generator))
+
+
+def _side_by_side(books: Sequence[Tensor], width: int, generator: torch.Generator) -> Tensor:
+    """Rows [code, width] of a table that all codebooks share: the direction of code n of every book, each in its own
+    columns (as far as they reach), over a little noise."""
+    rows = 0.01 * torch.randn(len(books[0]), width, generator=generator)
+    for i, book in enumerate(books[: width // books[0].shape[1]]):
+        place = slice(i * book.shape[1], (i + 1) * book.shape[1])
+        rows[:, place] += 0.3 * F.normalize(book, dim=-1)
+    return rows
 
 
 class Trainer:

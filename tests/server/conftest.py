@@ -49,7 +49,8 @@ def serving(app: Any, **options: Any) -> Iterator[str]:
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         port = listener.getsockname()[1]
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, **options))
+        options = {"timeout_graceful_shutdown": 2} | options
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         base = f"http://127.0.0.1:{port}"

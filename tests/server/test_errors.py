@@ -84,7 +84,9 @@ def test_missing_fields_are_named(client: httpx.Client) -> None:
     check(client.post(SPEECH, json={"model": MODEL}), 400, "invalid_request", "input", "required")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b'{"input": "\\ud800", "model": "tts-1"}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b'{"input": "\\ud800", "model": "tts-1"}']
+)
 def test_bodies_that_are_no_request(client: httpx.Client, content: bytes) -> None:
     response = client.post(SPEECH, content=content, headers={"Content-Type": "application/json"})
     check(response, 400, "invalid_request", "input" if b"ud800" in content else None)
@@ -120,9 +122,9 @@ def test_each_class_has_its_status_and_code(kind: type[tree.OscineError]) -> Non
     assert response.status_code == kind.status
     assert (error["message"], error["code"], error["param"]) == ("what is wrong", kind.code, None)
     assert error["type"] == (
-        "server_error" if kind.status >= 500 else {404: "not_found_error", 429: "rate_limit_error"}.get(
-            kind.status, "invalid_request_error"
-        )
+        "server_error"
+        if kind.status >= 500
+        else {404: "not_found_error", 429: "rate_limit_error"}.get(kind.status, "invalid_request_error")
     )
     assert ("retry-after" in response.headers) == (kind.status in (429, 503))
 

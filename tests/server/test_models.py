@@ -1,7 +1,8 @@
-"""Several models in one server: loaded when asked for, unloaded when idle, within a budget; with stand-ins for models."""
+"""Several models in one server: loaded when asked for, unloaded when idle, within a budget; with stand-ins."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -62,9 +63,8 @@ def test_a_model_is_loaded_once_and_when_asked_for(shelf: Shelf) -> None:
 
 def test_idle_models_make_room_the_longest_unused_first(shelf: Shelf) -> None:
     registry = shelf.registry("a", "b", "c", memory_bytes=25)
-    with registry.use("a"), registry.use("b"):
-        with pytest.raises(NotReady, match="busy"), registry.use("c"):
-            pass
+    with registry.use("a"), registry.use("b"), pytest.raises(NotReady, match="busy"), registry.use("c"):
+        pass
     with registry.use("a"):
         pass
     with registry.use("c"):
@@ -155,7 +155,6 @@ def test_the_default_model_that_cannot_be_loaded_leaves_the_server_unready(tmp_p
 
     registry = ModelRegistry([ModelSpec(id="a", load=load, num_bytes=1)], Engine(EngineOptions(memory_bytes=1)))
     app = create_app(registry)
-    import asyncio
 
     async def ask() -> tuple[httpx.Response, httpx.Response]:
         async with app.router.lifespan_context(app):

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from oscine.errors import GenerationError
 from oscine.server.app import create_app
 from oscine.server.state import ServerSettings, ServerState
 
@@ -56,14 +57,24 @@ def test_a_client_that_leaves_ends_its_jobs(client: httpx.Client, state: ServerS
 
 
 def test_health_answers_while_speech_is_made(client: httpx.Client, state: ServerState) -> None:
-    with client.stream("POST", SPEECH, json=body(**ENDLESS)) as response:
-        next(response.iter_raw())
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            client.post(SPEECH, json=body(**ENDLESS))
+
+    speaker = threading.Thread(target=keep_busy)
+    speaker.start()
+    try:
         times = []
-        while busy(state) and len(times) < 20:
+        while len(times) < 20:
+            wait_until(lambda: busy(state))
             started = time.perf_counter()
             assert client.get("/health").json()["status"] == "ok"
             times.append(time.perf_counter() - started)
-    assert len(times) > 2
+    finally:
+        stop.set()
+        speaker.join(60)
     assert sorted(times)[len(times) // 2] < 0.05, times
 
 
@@ -105,7 +116,7 @@ def test_metrics_count_what_happened(client: httpx.Client) -> None:
     assert grown(f'oscine_requests_total{{endpoint="{SPEECH}",outcome="ok"}}') == 1
     assert grown(f'oscine_requests_total{{endpoint="{SPEECH}",outcome="invalid"}}') == 1
     assert grown('oscine_requests_total{endpoint="other",outcome="invalid"}') == 1
-    assert grown("oscine_ttfa_seconds_count") == grown("oscine_rtf_count") == grown("oscine_underrun_seconds_count") == 1
+    assert [grown(f"oscine_{name}_count") for name in ("ttfa_seconds", "rtf", "underrun_seconds")] == [1, 1, 1]
     assert grown("oscine_frames_total") == grown('oscine_tokens_total{kind="output"}') > 0
     assert grown('oscine_tokens_total{kind="input"}') > 0
     assert after["oscine_resident_memory_bytes"] > 1e7
@@ -125,20 +136,21 @@ def test_one_log_line_a_request_without_its_text(client: httpx.Client, caplog: p
 
 
 class BreaksOff:
-    """A stand-in for a stream that fails after its first chunk."""
+    """A stand-in for a stream that fails after its first chunks, or stalls there until it is cancelled."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._given = stream, 0
+    def __init__(self, stream: Any, *, stalls: bool = False) -> None:
+        self._stream, self._given, self._stalls = stream, 0, stalls
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def __next__(self) -> Any:
         self._given += 1
+        if self._given > 2 and self._stalls:
+            self._stream.plan.jobs[0].cancelled.wait(60)
+            raise StopIteration
         if self._given > 2:
             self._stream.cancel()
-            from oscine.errors import GenerationError
-
             raise GenerationError("the model broke")
         return next(self._stream)
 
@@ -152,14 +164,11 @@ def test_a_stream_that_breaks_has_no_clean_end(voices_dir: Path) -> None:
         with registry.use("tts-1") as model:
             whole = model.stream
             model.stream = lambda *args, **fields: BreaksOff(whole(*args, **fields))  # type: ignore[method-assign]
-        got = b""
-        with (
-            pytest.raises(httpx.RemoteProtocolError),
-            client.stream("POST", SPEECH, json=body(**ENDLESS)) as response,
-        ):
+        got: list[bytes] = []
+        with client.stream("POST", SPEECH, json=body(**ENDLESS)) as response:
             assert response.status_code == 200
-            for data in response.iter_raw():
-                got += data
+            with pytest.raises(httpx.RemoteProtocolError):
+                got.extend(response.iter_raw())
         assert got
         text = client.post(SPEECH, json=body(**ENDLESS, stream_format="sse")).text
         last = json.loads(text.strip().split("\n\n")[-1].removeprefix("data: "))
@@ -168,24 +177,34 @@ def test_a_stream_that_breaks_has_no_clean_end(voices_dir: Path) -> None:
         assert "speech.audio.done" not in text
 
 
-def test_shutting_down_lets_short_requests_finish_and_ends_long_ones(voices_dir: Path) -> None:
+def test_shutting_down_lets_short_requests_finish_and_breaks_off_long_ones(voices_dir: Path) -> None:
+    registry = make_registry(voices_dir)
     outcomes: dict[str, Any] = {}
+    begun = threading.Barrier(3)
 
     def ask(client: httpx.Client, name: str, fields: dict[str, Any]) -> None:
-        try:
-            outcomes[name] = client.post(SPEECH, json=fields).status_code
-        except httpx.RemoteProtocolError:
-            outcomes[name] = "broken off"
+        with client.stream("POST", SPEECH, json=fields) as response:
+            data = response.iter_raw()
+            next(data)
+            begun.wait(60)
+            try:
+                outcomes[name] = sum(len(part) for part in data) > 0
+            except httpx.RemoteProtocolError:
+                outcomes[name] = "broken off"
 
     with httpx.Client(timeout=60) as client:
-        app = create_app(make_registry(voices_dir))
-        with serving(app) as url:
+        with serving(create_app(registry), timeout_graceful_shutdown=4) as url:
+            with registry.use("tts-1") as model:
+                whole = model.stream
+                model.stream = lambda text, **fields: (  # type: ignore[method-assign,assignment]
+                    BreaksOff(whole(text, **fields), stalls=True) if text == "Stall." else whole(text, **fields)
+                )
             client.base_url = httpx.URL(url)
-            jobs = {"short": body(max_new_tokens=40), "long": body(**ENDLESS)}
+            jobs = {"short": body(response_format="pcm"), "long": body(**ENDLESS | {"input": "Stall."})}
             threads = [threading.Thread(target=ask, args=(client, *job)) for job in jobs.items()]
             for thread in threads:
                 thread.start()
-            wait_until(lambda: app.state.server.active == 2)
+            begun.wait(60)
         for thread in threads:
             thread.join(30)
-    assert outcomes == {"short": 200, "long": "broken off"}
+    assert outcomes == {"short": True, "long": "broken off"}

@@ -53,7 +53,9 @@ def expected(direct: oscine.Model) -> np.ndarray:
     return direct.generate("Hello world.", seed=7, max_new_tokens=12).audio
 
 
-@pytest.mark.parametrize(("mode", "rate"), [("raw", None), ("raw", 16000), ("sse", None), ("whole", None), ("whole", 48000)])
+@pytest.mark.parametrize(
+    ("mode", "rate"), [("raw", None), ("raw", 16000), ("sse", None), ("whole", None), ("whole", 48000)]
+)
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_and_mode_brings_the_same_speech(
     client: httpx.Client, expected: np.ndarray, name: str, mode: str, rate: int | None

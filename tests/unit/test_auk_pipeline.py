@@ -13,6 +13,7 @@ from torch import Tensor
 
 from oscine.errors import BadAudio, InputTooLong, InvalidRequest, NonFiniteOutput, OscineError
 from oscine.families.auk import AuKPipeline, AuKRequest
+from oscine.families.auk.pipeline import Granularity
 from oscine.families.auk.wire import decode_frame, encode_frame
 from oscine.types import Samples
 from tests.unit.auk_factory import TINY_ARCH, TINY_VAE, write_released
@@ -151,3 +152,21 @@ def test_broken_frames_are_refused(data: bytes) -> None:
     header, tensors = decode_frame(encode_frame({"a": 1}, {"x": torch.ones(2)}))
     assert header == {"a": 1}
     assert torch.equal(tensors["x"], torch.ones(2))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # inductor's own import
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("granularity", ["regional", "full"])
+def test_compiled_equals_eager(root: Path, pipeline: AuKPipeline, granularity: Granularity) -> None:
+    compiled = AuKPipeline.from_folder(root / "AuK", granularity=granularity)
+    compiled.setup_compile()
+    for seconds in (0.1, 0.3):
+        got, expected = (p.forward(short(gen_seconds=seconds))[0].audio for p in (compiled, pipeline))
+        assert got is not None
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_unknown_granularity_is_refused(root: Path) -> None:
+    with pytest.raises(InvalidRequest, match="granularity"):
+        AuKPipeline.from_folder(root / "AuK", granularity="some")  # type: ignore[arg-type]

@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from training.alignment import align, frame_places
+from training.export import halved, write_folder
+from training.lm import Trainer, initialise, model_config, start_from_codec
+from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, make_utterance
+from training.lm_losses import compact_head, slow_states
+from training.tokenizer import SEMANTIC_BEGIN, alphabet, build_tokenizer
 
 import oscine
 from oscine.families.audio8.codec import Codec
@@ -15,12 +21,6 @@ from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
 from oscine.families.audio8.weights import build_lm
-from training.alignment import align, frame_places
-from training.export import halved, write_folder
-from training.lm import Trainer, initialise, model_config, start_from_codec
-from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, make_utterance
-from training.lm_losses import compact_head, slow_states
-from training.tokenizer import SEMANTIC_BEGIN, alphabet, build_tokenizer
 
 CODEC = CodecConfig(
     sample_rate=24000,
@@ -177,6 +177,9 @@ def test_codes_that_sound_alike_start_alike(config: LMConfig) -> None:
     table = model.codebook_embeddings.weight
     assert torch.equal(table[32 + 4], table[32 + 5])
     assert not torch.allclose(table[32 + 4], table[32 + 6])
+    fast = model.fast_embeddings.weight
+    near, far = torch.cosine_similarity(fast[4, 4:8], fast[[5, 6], 4:8]).tolist()
+    assert near > 0.97 > far
     assert 0.01 < table.detach().std().item() < 0.1
 
 

@@ -18,6 +18,8 @@ from oscine.server.state import ServerState
 _log = logging.getLogger(__name__)
 
 _GUARDED = ("/v1/", "/metrics")
+_DRAINED_BODIES = 4
+"""How many times the size limit is read of a body that is refused."""
 _QUIET = ("/health", "/ready", "/metrics", "/static", "/")
 
 
@@ -55,6 +57,7 @@ class Gate:
         try:
             refusal = self._refusal(scope)
             if refusal is not None:
+                await self._drain(receive)
                 await refusal(scope, receive, sending)
             else:
                 await self._app(scope, self._limited(receive), sending)
@@ -68,7 +71,7 @@ class Gate:
             return json_response(body, 401, {"WWW-Authenticate": "Bearer"})
         length = Headers(scope=scope).get("content-length", "0")
         if length.isdecimal() and int(length[:20]) > self._state.settings.max_body_bytes:
-            return json_response(error_body(self._too_large(), 413, "input_too_long"), 413, {"Connection": "close"})
+            return json_response(error_body(self._too_large(), 413, "input_too_long"), 413)
         return None
 
     def _allowed(self, scope: Scope) -> bool:
@@ -86,10 +89,21 @@ class Gate:
             message = await receive()
             total += len(message.get("body", b""))
             if total > limit:
+                if message.get("more_body"):
+                    await self._drain(receive)
                 raise HTTPException(413, self._too_large())
             return message
 
         return counting
+
+    async def _drain(self, receive: Receive) -> None:
+        """Reads on and forgets, within reason: a client in the middle of sending would not see the answer."""
+        allowed = _DRAINED_BODIES * self._state.settings.max_body_bytes
+        while allowed > 0:
+            message = await receive()
+            if message["type"] != "http.request" or not message.get("more_body"):
+                return
+            allowed -= len(message.get("body", b""))
 
     def _too_large(self) -> str:
         return f"the body is larger than this server takes, {self._state.settings.max_body_bytes} bytes"

@@ -74,7 +74,7 @@ class ChatBody(Tuning):
         return "audio" in self.modalities
 
     def parts(self) -> tuple[bytes, str]:
-        """The recording and the question, empty if there is none. Raises InvalidRequest unless there is one recording."""
+        """The recording and the question, "" if there is none. Raises InvalidRequest unless one recording is there."""
         content = self.messages[0].content
         recordings = [part.input_audio for part in content if part.input_audio is not None]
         words = [part.text.strip() for part in content if part.text]

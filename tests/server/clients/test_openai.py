@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -16,8 +16,9 @@ EXTRA = {"seed": 7, "max_new_tokens": 12}
 
 
 @pytest.fixture
-def sdk(base_url: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{base_url}/v1", api_key="anything", timeout=60)
+def sdk(base_url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key="anything", timeout=60) as sdk:
+        yield sdk
 
 
 @pytest.fixture

@@ -242,6 +242,13 @@ class AuKTransformer(nn.Module):
         scale, shift = layout.spread(parts.pop(0), "target").chunk(2, dim=-1)
         return layout.apply(self.proj_out, layer_norm(layout.targets(x)) * (1 + scale) + shift)
 
+    def packed_linears(self) -> list[nn.Linear]:
+        """The layers that `step_packed` applies to the tokens of several requests at once."""
+        adaptive = {id(norm.linear) for norm in self._ada_norms()}
+        blocks = (*self.transformer_blocks, *self.single_transformer_blocks)
+        inside = [layer for block in blocks for layer in block.modules() if isinstance(layer, nn.Linear)]
+        return [layer for layer in (*inside, self.proj_out) if id(layer) not in adaptive]
+
     def _ada_norms(self) -> list[AdaNorm]:
         return [module for module in self.modules() if isinstance(module, AdaNorm)]
 

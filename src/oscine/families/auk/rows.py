@@ -54,13 +54,12 @@ class RowRule:
         return torch.cat([layer(piece) for piece in torch.split(x, sizes, dim=1)], dim=1)
 
 
-def measured_rule(module: nn.Module) -> RowRule:
-    """The rule that holds for the linear layers of `module` as it is now: device, dtype and number of threads.
+def measured_rule(layers: Sequence[nn.Linear]) -> RowRule:
+    """The rule that holds for these layers as they are now: device, dtype and number of threads.
 
     Equal bits are promised for float32 on the CPU only; elsewhere nothing is cut or padded further. `torch.equal` on
     random data is the judge; where no useful range of row counts agrees, every call has `FIXED_ROWS` rows.
     """
-    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
     if not layers or layers[0].weight.device.type != "cpu" or layers[0].weight.dtype != torch.float32:
         return RowRule()
     most = min(_agreeing_rows(size) for size in {(layer.in_features, layer.out_features) for layer in layers})

@@ -69,7 +69,7 @@ class AuKStepModel:
         self._device = vae.global_mean.device
         self._dtype = dit.proj_out.weight.dtype
         self._slots: dict[str, _Slot | None] = {}
-        dit.row_rule = measured_rule(dit)
+        dit.row_rule = measured_rule(dit.packed_linears())
         self._references: ContentCache[Tensor] = ContentCache(reference_cache)
         self._tables: ContentCache[Tensor] = ContentCache(TABLE_CACHE)
 

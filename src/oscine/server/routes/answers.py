@@ -28,6 +28,7 @@ from oscine.types import Request as Wanted
 
 if TYPE_CHECKING:
     from oscine.api import Model, Result
+    from oscine.stream import SpeechStream
 
 _FINISH = {"stop": "stop", "length": "length"}
 
@@ -99,7 +100,7 @@ async def _answer(state: ServerState, request: Request, model_name: str, wanted:
     facts = request.state.facts
     facts["model"] = model_id
 
-    def work(model: Model) -> Any:
+    def work(model: Model) -> SpeechStream:
         return model.run(wanted())
 
     with state.admit(), ExitStack() as opened:
@@ -107,7 +108,7 @@ async def _answer(state: ServerState, request: Request, model_name: str, wanted:
         stream = await state.in_thread(work, model)
         opened.callback(stream.cancel)
         opened.callback(asyncio.create_task(when_gone(request.receive, stream.cancel)).cancel)
-        result = await state.in_thread(model.finish, stream)
+        result: Result = await state.in_thread(model.finish, stream)
     facts |= {"seed": result.seed, "finish_reason": result.finish_reason, "tokens": result.usage["output_tokens"]}
     if result.finish_reason == "cancelled":
         raise Cancelled("the client has left")

@@ -18,7 +18,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_FILES = {"app.js": "text/javascript", "style.css": "text/css"}
+_TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 
 def operations_routes(state: ServerState) -> APIRouter:
@@ -50,9 +50,11 @@ def operations_routes(state: ServerState) -> APIRouter:
     async def page() -> Response:
         return FileResponse(STATIC / "index.html", headers={"Content-Security-Policy": _POLICY})
 
-    for name, media_type in _FILES.items():
+    for path in sorted(STATIC.iterdir()):
+        if path.suffix not in _TYPES:
+            continue
         router.add_api_route(
-            f"/static/{name}", _file(STATIC / name, media_type), response_class=Response, include_in_schema=False
+            f"/static/{path.name}", _file(path, _TYPES[path.suffix]), response_class=Response, include_in_schema=False
         )
     return router
 

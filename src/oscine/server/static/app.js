@@ -1,0 +1,203 @@
+// The page: reads the form, asks the server, plays and shows what comes back.
+
+import { ApiError, call, getJson, pcmChunks, postForm, postJson, setKey } from "/static/api.js";
+import { readOptions, readSlots, showOptions, showSlots } from "/static/fields.js";
+import { Player, wavBlob } from "/static/player.js";
+import { drawSpectrogram, drawWaveform } from "/static/plots.js";
+import { setUpVoices } from "/static/voices.js";
+
+const byId = (id) => document.getElementById(id);
+const TASKS = {
+  speech: ["Speak a text", "Speak", "Text"],
+  sound: ["Make a sound", "Make", "What is to be heard"],
+  edit: ["Edit a recording", "Edit", "Instructions, if no edit is chosen"],
+  transcribe: ["Write down a recording", "Transcribe", ""],
+  ask: ["Ask about a recording", "Ask", "Question"],
+};
+
+let record = null; // the capability record of the chosen model
+let running = null; // the AbortController of the request being served
+let player = null;
+
+export function showError(error) {
+  if (error.name === "AbortError") return;
+  byId("error-text").textContent = error.message;
+  byId("error").hidden = false;
+  if (error instanceof ApiError && error.status === 401) byId("key-box").open = true;
+  if (!(error instanceof ApiError)) console.warn(error);
+}
+
+const chosenEdit = () => record?.edits.find((edit) => edit.name === byId("edit").value);
+
+async function loadModels() {
+  const { data } = await getJson("/v1/models");
+  byId("model").replaceChildren(...data.map((m) => new Option(m.id, m.id, m.default, m.default)));
+  await chooseModel();
+}
+
+// Loads the chosen model on the server and shows what it can do.
+async function chooseModel() {
+  const model = byId("model").value;
+  byId("status").value = "loading the model";
+  byId("start").disabled = true;
+  try {
+    const voices = await getJson(`/v1/audio/voices?model=${encodeURIComponent(model)}`);
+    record = (await getJson(`/v1/models/${model}`)).capabilities;
+    showVoices(voices);
+    showOptions(byId("options"), record.options);
+    const tasks = record.tasks.filter((task) => task in TASKS);
+    byId("task").replaceChildren(...tasks.map((task) => new Option(TASKS[task][0], task)));
+    byId("edit").replaceChildren(new Option("as the instructions say", ""));
+    for (const edit of record.edits) byId("edit").add(new Option(`${edit.name}: ${edit.help}`, edit.name));
+    byId("model-line").textContent = `${record.model}, ${record.sample_rate} Hz. Licence: ${record.licence}`;
+    chooseTask();
+  } finally {
+    byId("status").value = "";
+    byId("start").disabled = false;
+  }
+}
+
+function showVoices({ voices, voice_cloning: cloning }) {
+  const before = byId("voice").value;
+  byId("voice").replaceChildren(...voices.map((v) => new Option(v.description ? `${v.name}: ${v.description}` : v.name, v.id)));
+  if (voices.some((v) => v.id === before)) byId("voice").value = before;
+  byId("voices").hidden = !cloning;
+}
+
+function chooseTask() {
+  const task = byId("task").value;
+  for (const box of document.querySelectorAll("[data-tasks]")) box.hidden = !box.dataset.tasks.split(" ").includes(task);
+  byId("start").textContent = TASKS[task][1];
+  byId("text-label").textContent = TASKS[task][2];
+  showSlots(byId("slots"), chosenEdit());
+}
+
+// Sends the request of the form; the answer is PCM, or JSON for tasks that answer in words.
+async function send(signal) {
+  const [model, task, text] = [byId("model").value, byId("task").value, byId("text").value];
+  const fields = { model, ...readOptions(record.options) };
+  const [file] = byId("recording").files;
+  if (["edit", "transcribe", "ask"].includes(task) && !file) throw new Error("Choose a recording first.");
+  if (task === "transcribe") return postForm("/v1/audio/transcriptions", { ...fields, file }, signal);
+  if (task === "ask") return postJson("/v1/chat/completions", { ...fields, messages: [await question(file, text)] }, signal);
+  const audio = { ...fields, response_format: "pcm", sample_rate: Math.min(48000, record.sample_rate) };
+  if (task === "edit") {
+    const how = chosenEdit() ? { task: chosenEdit().name, ...readSlots(chosenEdit()) } : { instructions: text };
+    return postForm("/v1/audio/edits", { ...audio, ...how, audio: file }, signal);
+  }
+  if (task === "sound") return postJson("/v1/audio/generations", { ...audio, input: text }, signal);
+  return postJson("/v1/audio/speech", { ...audio, input: text, voice: byId("voice").value }, signal);
+}
+
+async function question(file, text) {
+  let binary = "";
+  for (const byte of new Uint8Array(await file.arrayBuffer())) binary += String.fromCharCode(byte);
+  const audio = { type: "input_audio", input_audio: { data: btoa(binary) } };
+  return { role: "user", content: [audio, { type: "text", text }] };
+}
+
+async function start(event) {
+  event.preventDefault();
+  running?.abort();
+  player?.stop();
+  const mine = (running = new AbortController());
+  clearResult();
+  byId("cancel").disabled = false;
+  byId("status").value = "working";
+  const began = performance.now();
+  try {
+    const response = await send(mine.signal);
+    if (response.headers.get("Content-Type").startsWith("audio/pcm")) await listen(response, began, mine);
+    else showAnswer(await response.json(), began);
+    byId("status").value = "done";
+  } catch (error) {
+    byId("status").value = error.name === "AbortError" ? "cancelled" : "failed";
+    if (running === mine) showError(error);
+  } finally {
+    if (running === mine) {
+      running = null;
+      byId("cancel").disabled = true;
+    }
+  }
+}
+
+// Plays and draws a stream of PCM, then shows the whole.
+async function listen(response, began, mine) {
+  const rate = Number(response.headers.get("X-Sample-Rate"));
+  const seed = response.headers.get("X-Seed");
+  player = new Player(rate);
+  mine.signal.addEventListener("abort", () => player.stop());
+  byId("result").hidden = false;
+  let first = null;
+  for await (const samples of pcmChunks(response)) {
+    first ??= performance.now() - began;
+    player.push(samples);
+    drawWaveform(byId("waveform"), player.chunks, player.length);
+    const elapsed = (performance.now() - began) / 1000;
+    showFacts({
+      "First audio": `${Math.round(first)} ms`,
+      Audio: `${player.seconds.toFixed(2)} s`,
+      "Real-time factor": (elapsed / player.seconds).toFixed(2),
+      Seed: seed,
+    });
+  }
+  const samples = player.samples();
+  drawSpectrogram(byId("spectrogram"), samples);
+  const url = URL.createObjectURL(wavBlob(samples, rate));
+  for (const [id, name] of [["download", "href"], ["again", "src"]]) {
+    byId(id)[name] = url;
+    byId(id).hidden = false;
+  }
+  byId("result").dataset.seconds = player.seconds;
+}
+
+function showAnswer(body, began) {
+  byId("result").hidden = false;
+  byId("answer").hidden = false;
+  byId("answer").textContent = body.text ?? body.choices[0].message.content;
+  showFacts({ Time: `${((performance.now() - began) / 1000).toFixed(2)} s` });
+}
+
+function showFacts(facts) {
+  byId("facts").replaceChildren(
+    ...Object.entries(facts).map(([name, value]) => {
+      const [pair, term, definition] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
+      [term.textContent, definition.textContent] = [name, value];
+      pair.append(term, definition);
+      return pair;
+    }),
+  );
+}
+
+function clearResult() {
+  for (const id of ["result", "answer", "again", "download"]) byId(id).hidden = true;
+  if (byId("again").src) URL.revokeObjectURL(byId("again").src);
+  delete byId("result").dataset.seconds;
+  byId("facts").replaceChildren();
+  for (const id of ["waveform", "spectrogram"]) {
+    const canvas = byId(id);
+    canvas.getContext("2d").clearRect(0, 0, canvas.width, canvas.height);
+  }
+}
+
+const guarded = (work) => (...args) => Promise.resolve(work(...args)).catch(showError);
+
+byId("request").addEventListener("submit", guarded(start));
+byId("cancel").addEventListener("click", () => running?.abort());
+byId("error-dismiss").addEventListener("click", () => {
+  byId("error").hidden = true;
+  byId("text").focus();
+});
+byId("model").addEventListener("change", guarded(chooseModel));
+byId("task").addEventListener("change", chooseTask);
+byId("edit").addEventListener("change", () => showSlots(byId("slots"), chosenEdit()));
+byId("key").addEventListener("change", guarded(() => {
+  setKey(byId("key").value);
+  return loadModels();
+}));
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") running?.abort();
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("request").requestSubmit();
+});
+setUpVoices({ call, chooseModel: guarded(chooseModel), showError, postForm });
+guarded(loadModels)();

@@ -1,0 +1,69 @@
+// The server's public HTTP API, as far as the page needs it.
+
+export class ApiError extends Error {
+  constructor(status, error) {
+    super(error.message);
+    this.name = "ApiError";
+    this.status = status;
+    this.param = error.param;
+  }
+}
+
+let apiKey = "";
+
+export function setKey(key) {
+  apiKey = key;
+}
+
+// The response of a request; an ApiError with the server's own words when it refuses.
+export async function call(path, options = {}) {
+  const headers = new Headers(options.headers);
+  if (apiKey) headers.set("Authorization", `Bearer ${apiKey}`);
+  const response = await fetch(path, { ...options, headers });
+  if (response.ok) return response;
+  let error = { message: `the server answered ${response.status}`, param: null };
+  try {
+    error = (await response.json()).error;
+  } catch {
+    // not from this server: a proxy's page
+  }
+  throw new ApiError(response.status, error);
+}
+
+export async function getJson(path) {
+  return (await call(path)).json();
+}
+
+export function postJson(path, body, signal) {
+  return call(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+}
+
+export function postForm(path, fields, signal) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  return call(path, { method: "POST", body: form, signal });
+}
+
+// Float samples of a response of 16-bit mono PCM, as they arrive.
+export async function* pcmChunks(response) {
+  const reader = response.body.getReader();
+  let rest = new Uint8Array(0);
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const bytes = new Uint8Array(rest.length + value.length);
+    bytes.set(rest);
+    bytes.set(value, rest.length);
+    const even = bytes.length - (bytes.length % 2);
+    rest = bytes.slice(even);
+    const view = new DataView(bytes.buffer, 0, even);
+    const samples = new Float32Array(even / 2);
+    for (let i = 0; i < samples.length; i += 1) samples[i] = view.getInt16(2 * i, true) / 32768;
+    if (samples.length) yield samples;
+  }
+}

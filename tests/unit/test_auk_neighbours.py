@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from oscine.engine.engine import Engine, EngineOptions
+from oscine.errors import NonFiniteOutput
 from oscine.families import load_family
 from oscine.families.auk.family import AuKFamily
 from oscine.families.auk.rows import MIN_ROWS, RowRule, last_equal
@@ -175,3 +176,47 @@ def test_the_measure_stops_at_the_first_difference() -> None:
     same, other = torch.ones(2, 3), torch.zeros(2, 3)
     assert last_equal((16, 32, 64), [same, same, other]) == 32
     assert last_equal((16, 32), [torch.cat([same, other]), same]) == 0
+
+
+def test_infinite_latents_fail_the_job_by_name(tmp_path: Path) -> None:
+    family = load(write_released(tmp_path))
+    family._dit.proj_out.bias.fill_(float("inf"))
+    [job] = jobs(family, REQUESTS[:1])
+    steps = family.step_model()
+    steps.admit(job)
+    outs = [steps.step([job])[0] for _ in range(1 + REQUESTS[0].num_steps)]  # type: ignore[operator]
+    assert isinstance(outs[-1].error, NonFiniteOutput)
+    assert not outs[-1].frames
+
+
+def test_bfloat16_stays_close_alone_and_batched(tmp_path: Path) -> None:
+    """No equal bits are promised there; on these miniatures latents stay within 5 % of the float32 ones."""
+    folder = write_released(tmp_path)
+    wide, narrow = (
+        load_family(folder, name="tiny", device=torch.device("cpu"), dtype=dtype)
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    results = []
+    for family in (wide, narrow):
+        assert isinstance(family, AuKFamily)
+        results.append(run_steps(family, jobs(family, REQUESTS[:3])))
+        results.append([run_steps(family, [job])[0] for job in jobs(family, REQUESTS[:3])])
+    for row in zip(*results, strict=True):
+        expected = row[0]
+        for got in row[1:]:
+            assert float((got - expected).norm() / expected.norm()) < 0.05
+
+
+def run_steps(family: AuKFamily, batch: Sequence[Job]) -> list[torch.Tensor]:
+    """Latents [frame, latent] of every job, stepped together."""
+    steps, running, done = family.step_model(), list(batch), {}
+    for job in batch:
+        steps.admit(job)
+        steps.step([job])
+    while running:
+        for job, out in zip(list(running), steps.step(running), strict=True):
+            if out.finish:
+                done[job.id] = torch.stack(list(out.frames))
+                running.remove(job)
+                steps.release(job)
+    return [done[job.id] for job in batch]

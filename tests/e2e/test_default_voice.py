@@ -1,0 +1,66 @@
+"""The bundled voice: what a newcomer's first commands run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oscine
+from oscine.checkpoint.hub import bundled_folder
+from oscine.errors import UnsupportedFeature
+
+TRAIN = "Your train leaves at 9:45 from platform 3."
+LIMIT_BYTES = 30 * 2**20
+
+
+@pytest.fixture(scope="module")
+def voice() -> Iterator[oscine.Model]:
+    with oscine.load(offline=True) as model:
+        yield model
+
+
+def test_it_speaks_a_sentence_of_plausible_length_and_level(voice: oscine.Model) -> None:
+    result = voice.generate(TRAIN, seed=1)
+    assert result.finish_reason == "stop"
+    assert 1.0 < len(result.audio) / result.sample_rate < 8.0
+    assert 0.05 < np.abs(result.audio).max() <= 1.0
+
+
+def test_what_is_spoken_is_words_and_visible(voice: oscine.Model) -> None:
+    (spoken,) = voice.plan(TRAIN).spoken_text
+    assert "nine forty five" in spoken.replace("-", " ").lower()
+    assert "three" in spoken
+
+
+def test_streamed_equals_generated_and_a_seed_repeats(voice: oscine.Model) -> None:
+    whole = voice.generate("Good morning.", seed=4).audio
+    streamed = np.concatenate([chunk.samples for chunk in voice.stream("Good morning.", seed=4)])
+    np.testing.assert_array_equal(streamed, whole)
+
+
+@pytest.mark.parametrize("text", ["Hi!", "a", "No", "1984", "SHOUTED WORDS", 'He said: "well,\n\nso what?" 🙂 Fine.'])
+def test_short_and_odd_texts_end_by_themselves_within_their_budget(voice: oscine.Model, text: str) -> None:
+    result = voice.generate(text, seed=2)
+    assert result.finish_reason in ("stop", "length")
+    assert 0.1 < len(result.audio) / result.sample_rate < 12.0
+
+
+def test_another_script_is_refused_by_name(voice: oscine.Model) -> None:
+    with pytest.raises(UnsupportedFeature, match="(?i)cyrillic"):
+        voice.stream("Привет, как дела?")
+
+
+def test_it_cannot_clone_and_says_so(voice: oscine.Model) -> None:
+    noise = np.random.default_rng(0).standard_normal(24000).astype(np.float32) * 0.1
+    with pytest.raises(UnsupportedFeature, match="clone"):
+        voice.stream("Hello.", ref_audio=(noise, 24000), ref_text="x")
+
+
+def test_the_package_stays_small_and_says_where_it_comes_from() -> None:
+    folder: Path = bundled_folder()
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < LIMIT_BYTES
+    assert "Kokoro" in (folder / "NOTICE").read_text(encoding="utf-8")
+    assert (folder / "MODEL_CARD.md").is_file()

@@ -1,0 +1,45 @@
+"""The examples of the documentation are ones that work: Python is run, commands are parsed, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from oscine.cli.main import build_parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+RUN = [ROOT / "README.md", ROOT / "docs" / "quick_start.md"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_oscine_commands_are_ones_the_parser_takes(page: Path) -> None:
+    parser = build_parser()
+    for line in "\n".join(blocks(page, "sh")).splitlines():
+        for command in re.split(r"\s*(?:\||>|&&)\s*", line.split("  #")[0]):
+            words = shlex.split(command, comments=True)
+            if words[:1] == ["oscine"] and words[1:2] != ["bench"]:
+                parser.parse_args(words[1:])
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = blocks(page, "python")
+    assert found
+    for code in found:
+        exec(compile(code, page.name, "exec"), {})
+    assert list(tmp_path.glob("*.wav"))

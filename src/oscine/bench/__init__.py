@@ -20,7 +20,7 @@ def build_parser() -> argparse.ArgumentParser:
         "model",
         nargs="?",
         default=None,
-        help="audio8-0.6b, audio8-0.1b, audex-2b, or a checkpoint folder; default: bundled voice",
+        help="audio8-0.6b, audio8-0.1b, audex-2b, auk, auk-flash, or a checkpoint folder; default: bundled voice",
     )
     parser.add_argument(
         "--random-weights", action="store_true", help="real dimensions, random weights (says nothing of quality)"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.codec_layers import CausalConv, CausalConvTranspose, Chain, ConvNeXt, StreamState
 from oscine.families.audio8.codec_transformer import WindowTransformer
+from oscine.layers.embedding import Embedding
 
 
 class VectorQuantizer(nn.Module):
@@ -18,7 +19,7 @@ class VectorQuantizer(nn.Module):
         super().__init__()
         self.in_proj = nn.Conv1d(dim, codebook_dim, 1)
         self.out_proj = nn.Conv1d(codebook_dim, dim, 1)
-        self.codebook = nn.Embedding(codebook_size, codebook_dim)
+        self.codebook = Embedding(codebook_size, codebook_dim)
 
     def nearest(self, projected: Tensor) -> Tensor:
         """Indices int64 [batch, frame] of the rows closest to `projected` [batch, codebook_dim, frame]."""

@@ -27,6 +27,7 @@ from oscine.families.audio8.dense import (
     grouped_attention,
 )
 from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
+from oscine.layers.embedding import Embedding
 from oscine.layers.norm import RMSNorm
 
 Choose = Callable[[int, Tensor], Tensor]
@@ -41,7 +42,7 @@ class HybridSlow(nn.Module):
 
     def __init__(self, config: LMConfig, hybrid: HybridConfig) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.dim)
+        self.embed_tokens = Embedding(config.vocab_size, config.dim)
         self.layers = nn.ModuleList(HybridLayer(config, hybrid) for _ in range(config.n_layer))
         self.final_layernorm = RMSNorm(config.dim, config.norm_eps)
 
@@ -52,9 +53,9 @@ class DualAR(nn.Module):
     def __init__(self, config: LMConfig) -> None:
         super().__init__()
         self.config = config
-        self.codebook_embeddings = nn.Embedding(config.codebook_size * config.num_codebooks, config.dim)
+        self.codebook_embeddings = Embedding(config.codebook_size * config.num_codebooks, config.dim)
         if config.hybrid is None:
-            self.embeddings = nn.Embedding(config.vocab_size, config.dim)
+            self.embeddings = Embedding(config.vocab_size, config.dim)
             self.layers = nn.ModuleList(_slow_block(config) for _ in range(config.n_layer))
             self.norm = RMSNorm(config.dim, config.norm_eps)
         else:
@@ -62,7 +63,7 @@ class DualAR(nn.Module):
             self.semantic_output = nn.Linear(config.dim, config.codebook_size + 1, bias=False)
         if config.fast_dim != config.dim:
             self.fast_project_in = nn.Linear(config.dim, config.fast_dim)
-        self.fast_embeddings = nn.Embedding(config.codebook_size, config.fast_dim)
+        self.fast_embeddings = Embedding(config.codebook_size, config.fast_dim)
         self.fast_layers = nn.ModuleList(_fast_block(config) for _ in range(config.n_fast_layer))
         self.fast_norm = RMSNorm(config.fast_dim, config.norm_eps)
         self.fast_output = nn.Linear(config.fast_dim, config.codebook_size, bias=False)

@@ -1,0 +1,205 @@
+"""Load on a speech server: closed loops of N users, then arrivals at random times. The last line of stdout is JSON.
+
+    python benchmarks/serve.py --model FOLDER              starts a server of its own
+    python benchmarks/serve.py --url http://127.0.0.1:8000 measures a running one, ours or another of the same API
+
+Definitions, as speech servers publish them: `ttfa_s` from sending a request to its first audio bytes (a WAV header
+does not count: the body is pcm); `rtf` the whole request's time over its audio's length; `underrun_s` how long a
+listener who starts with the first bytes waits in mid-speech; `audio_per_s` seconds of audio made by all users in one
+second of wall time. Needs httpx (the `dev` extra).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import platform
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+import httpx
+
+SENTENCES = (
+    "The tide came in quietly while nobody was looking.",
+    "Please leave the parcel with the neighbour on the second floor.",
+    "It will be mostly dry tomorrow, with a light wind from the west.",
+    "She read the letter twice before she put it back into the drawer.",
+    "Turn left at the old mill, then follow the river for about a mile.",
+)
+PCM_RATE = 24_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One request: times in seconds; `audio_s` 0 if it failed."""
+
+    ok: bool
+    ttfa_s: float = 0.0
+    total_s: float = 0.0
+    audio_s: float = 0.0
+    underrun_s: float = 0.0
+
+
+async def ask(client: httpx.AsyncClient, model: str, number: int, extra: dict[str, object]) -> Outcome:
+    """Speaks one sentence and times its bytes."""
+    body = {"model": model, "input": SENTENCES[number % len(SENTENCES)], "voice": "alloy", "seed": number}
+    began = time.perf_counter()
+    first = plays_until = None
+    underrun = 0.0
+    size = 0
+    try:
+        async with client.stream(
+            "POST", "/v1/audio/speech", json=body | {"response_format": "pcm"} | extra
+        ) as response:
+            if response.status_code != 200:
+                return Outcome(ok=False)
+            async for data in response.aiter_raw():
+                now = time.perf_counter()
+                first = first or now
+                plays_until = plays_until or now
+                underrun += max(0.0, now - plays_until)
+                plays_until = max(plays_until, now) + len(data) / 2 / PCM_RATE
+                size += len(data)
+    except httpx.HTTPError:
+        return Outcome(ok=False)
+    if first is None:
+        return Outcome(ok=False)
+    total = time.perf_counter() - began
+    return Outcome(ok=True, ttfa_s=first - began, total_s=total, audio_s=size / 2 / PCM_RATE, underrun_s=underrun)
+
+
+async def closed_loop(client: httpx.AsyncClient, args: argparse.Namespace, users: int) -> list[Outcome]:
+    """Each of `users` asks again as soon as it has its answer, until all requests are done."""
+    numbers = iter(range(max(args.requests, users)))
+    done: list[Outcome] = []
+
+    async def user() -> None:
+        for number in numbers:
+            done.append(await ask(client, args.served, number, args.extra))
+
+    await asyncio.gather(*(user() for _ in range(users)))
+    return done
+
+
+async def open_loop(client: httpx.AsyncClient, args: argparse.Namespace, rate: float) -> list[Outcome]:
+    """Requests arrive at random, `rate` a second on average, whether or not earlier ones are done."""
+    draw = random.Random(1)
+    tasks = []
+    for number in range(args.requests):
+        tasks.append(asyncio.create_task(ask(client, args.served, number, args.extra)))
+        await asyncio.sleep(draw.expovariate(rate))
+    return list(await asyncio.gather(*tasks))
+
+
+def summary(outcomes: list[Outcome], wall_s: float) -> dict[str, object]:
+    """Percentiles over the requests that succeeded, and rates over the wall time."""
+    good = [outcome for outcome in outcomes if outcome.ok]
+    series = {
+        "ttfa_s": [o.ttfa_s for o in good],
+        "rtf": [o.total_s / o.audio_s for o in good if o.audio_s],
+        "underrun_s": [o.underrun_s for o in good],
+    }
+    return {
+        "requests": len(outcomes),
+        "failed": len(outcomes) - len(good),
+        **{name: percentiles(values) for name, values in series.items()},
+        "requests_per_s": round(len(good) / wall_s, 4),
+        "audio_per_s": round(sum(o.audio_s for o in good) / wall_s, 4),
+    }
+
+
+def percentiles(values: list[float]) -> dict[str, float] | None:
+    """p50, p90 and p99 by nearest rank; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    at = {
+        name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in (("p90", 0.9), ("p99", 0.99))
+    }
+    return {name: round(value, 5) for name, value in ({"p50": median(ordered)} | at).items()}
+
+
+@contextlib.contextmanager
+def server(args: argparse.Namespace) -> Iterator[str]:
+    """The URL to measure: the one given, or that of a server started here and stopped at the end."""
+    if args.url:
+        yield args.url
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "oscine", "serve", *([args.model] if args.model else []), "--port", str(port)]
+    command += ["--offline", "--device", args.device] + (["--threads", str(args.threads)] if args.threads else [])
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+async def wait_ready(client: httpx.AsyncClient, seconds: float = 300.0) -> None:
+    """Returns once the server is ready; an error after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.TransportError):
+            if (await client.get("/ready")).status_code == 200:
+                return
+        await asyncio.sleep(0.2)
+    raise SystemExit("the server did not become ready")
+
+
+async def measure(url: str, args: argparse.Namespace) -> dict[str, object]:
+    """All loads one after the other, after a few requests to warm up."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
+        await wait_ready(client)
+        args.served = args.served or (await client.get("/v1/models")).json()["data"][0]["id"]
+        for number in range(args.warmup):
+            await ask(client, args.served, number, args.extra)
+        loads: dict[str, object] = {}
+        for users in args.users:
+            loads[f"closed_{users}"] = await timed(f"{users} users", closed_loop(client, args, users))
+        for rate in args.rates:
+            loads[f"open_{rate:g}"] = await timed(f"{rate:g} arrivals/s", open_loop(client, args, rate))
+        return loads
+
+
+async def timed(name: str, load: object) -> dict[str, object]:
+    """Runs one load, prints it as a line and returns its summary."""
+    began = time.perf_counter()
+    outcomes = await load  # type: ignore[misc]
+    result = summary(outcomes, time.perf_counter() - began)
+    print(f"{name:18} {json.dumps(result)}", flush=True)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="measure this server; default: start one")
+    parser.add_argument("--model", help="checkpoint folder or cached hub id for the server started here")
+    parser.add_argument("--served", help="id of the model to ask for; default: the server's first")
+    parser.add_argument("--users", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--rates", type=float, nargs="*", default=[1.0], help="arrivals a second of the open loops")
+    parser.add_argument("--requests", type=int, default=32, help="a load")
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--extra", type=json.loads, default={}, metavar="JSON", help="more fields of every request")
+    args = parser.parse_args()
+    with server(args) as url:
+        loads = asyncio.run(measure(url, args))
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+    print(json.dumps({"model": args.served, "url": args.url, **machine, "loads": loads}))
+
+
+if __name__ == "__main__":
+    main()

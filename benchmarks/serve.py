@@ -50,15 +50,14 @@ class Outcome:
 
 async def ask(client: httpx.AsyncClient, model: str, number: int, extra: dict[str, object]) -> Outcome:
     """Speaks one sentence and times its bytes."""
-    body = {"model": model, "input": SENTENCES[number % len(SENTENCES)], "voice": "alloy", "seed": number}
+    body: dict[str, object] = {"model": model, "input": SENTENCES[number % len(SENTENCES)], "seed": number}
+    body |= {"voice": "alloy", "response_format": "pcm"} | extra
     began = time.perf_counter()
     first = plays_until = None
     underrun = 0.0
     size = 0
     try:
-        async with client.stream(
-            "POST", "/v1/audio/speech", json=body | {"response_format": "pcm"} | extra
-        ) as response:
+        async with client.stream("POST", "/v1/audio/speech", json=body) as response:
             if response.status_code != 200:
                 return Outcome(ok=False)
             async for data in response.aiter_raw():
@@ -94,8 +93,8 @@ async def open_loop(client: httpx.AsyncClient, args: argparse.Namespace, rate: f
     draw = random.Random(1)
     tasks = []
     for number in range(args.requests):
-        tasks.append(asyncio.create_task(ask(client, args.served, number, args.extra)))
         await asyncio.sleep(draw.expovariate(rate))
+        tasks.append(asyncio.create_task(ask(client, args.served, number, args.extra)))
     return list(await asyncio.gather(*tasks))
 
 
@@ -121,10 +120,8 @@ def percentiles(values: list[float]) -> dict[str, float] | None:
     if not values:
         return None
     ordered = sorted(values)
-    at = {
-        name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in (("p90", 0.9), ("p99", 0.99))
-    }
-    return {name: round(value, 5) for name, value in ({"p50": median(ordered)} | at).items()}
+    p90, p99 = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.9, 0.99))
+    return {"p50": round(median(ordered), 5), "p90": round(p90, 5), "p99": round(p99, 5)}
 
 
 @contextlib.contextmanager

@@ -201,6 +201,8 @@ class Job:
     after: Job | None = None
     guard: Guard | None = None
     retries: int = 1
+    ends_full: bool = False
+    """Whether `max_frames` is the length that was asked for, so that reaching it is a natural end."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     # Set by the engine, read by the family:
     attempt: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from oscine.errors import BadAudio, InputTooLong, InvalidRequest, NonFiniteOutput, OscineError
-from oscine.families.auk import AuKPipeline, AuKRequest
+from oscine.families.auk import AuKPipeline, AuKRequest, sample_latents
 from oscine.families.auk.pipeline import Granularity
 from oscine.families.auk.wire import decode_frame, encode_frame
 from oscine.types import Samples
@@ -74,6 +75,16 @@ def test_the_pipeline_takes_exactly_one_request(pipeline: AuKPipeline) -> None:
     assert output.audio is not None
     assert output.audio.shape == (5 * 480,)
     assert output.seed == 1
+
+
+def test_text_padding_is_masked_when_sampling(pipeline: AuKPipeline) -> None:
+    text = condition()[None]
+    padded = torch.cat([text, torch.ones(1, 4, text.shape[2])], dim=1)
+    mask = (torch.arange(padded.shape[1]) < text.shape[1])[None]
+    run = partial(sample_latents, pipeline.dit, ref=None, ref_mask=None, gen_frames=5, nfe=2, seed=1)
+    torch.testing.assert_close(run(text=padded, c_mask=mask), run(text=text, c_mask=None), rtol=1e-4, atol=1e-5)
+    with pytest.raises(InvalidRequest, match="8 latent dimensions"):
+        run(text=text, c_mask=None, latent_dim=9)
 
 
 def test_channels_are_averaged(pipeline: AuKPipeline) -> None:

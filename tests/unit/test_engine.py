@@ -80,6 +80,13 @@ def test_the_budget_ends_a_job_as_length(engine: Engine) -> None:
     assert len(heard.audio()) == 9 * HOP
 
 
+def test_a_length_that_was_asked_for_is_a_natural_end(engine: Engine) -> None:
+    family = ToyFamily(ToyAR(stop_code=-1))
+    (heard,) = run(engine, family, job("a", max_frames=9, ends_full=True))
+    assert heard.wait().finish_reason == "stop"
+    assert heard.wait().num_frames == 9
+
+
 def test_neighbours_do_not_change_an_autoregressive_job(engine: Engine) -> None:
     def sample(name: str, seed: int) -> Job:
         return job(name, seed=seed, max_frames=200)

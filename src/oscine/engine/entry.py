@@ -75,7 +75,7 @@ class Entry:
         if out.finish is not None:
             self._reached_end(out.finish)
         elif len(self.job.frames) + len(self._held) >= self.job.max_frames:
-            self._reached_end("length")
+            self._reached_end("stop" if self.job.ends_full else "length")
 
     def fail(self, error: Exception) -> None:
         """Ends the job with an error."""

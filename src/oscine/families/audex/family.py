@@ -193,7 +193,7 @@ class AudexFamily:
         # Later codec tokens cannot be heard, so the engine ends the job there.
         seconds = MAX_FRAMES / FRAME_RATE if request.duration_s is None else request.duration_s
         frames = min(MAX_FRAMES, ceil(seconds * FRAME_RATE))
-        return [self._job(request_id, job, seed, text=request.text, max_frames=frames)]
+        return [self._job(request_id, job, seed, text=request.text, max_frames=frames, ends_full=True)]
 
     def _transcribe(self, request: Request, request_id: str, seed: int) -> list[Job]:
         return [self._job(request_id, self._heard(request, TRANSCRIBE_QUESTION), seed)]
@@ -257,6 +257,7 @@ class AudexFamily:
         *,
         text: str = "",
         max_frames: int | None = None,
+        ends_full: bool = False,
         after: Job | None = None,
     ) -> Job:
         lm, decoder = self._model.lm, self._model.speech_decoder
@@ -267,7 +268,16 @@ class AudexFamily:
         if isinstance(inputs, LMJob) and inputs.mel is not None:
             memory += inputs.mel.nbytes
         frames = inputs.max_length if max_frames is None else max_frames
-        return Job(id=job_id, inputs=inputs, seed=seed, max_frames=frames, memory=memory, text=text, after=after)
+        return Job(
+            id=job_id,
+            inputs=inputs,
+            seed=seed,
+            max_frames=frames,
+            memory=memory,
+            text=text,
+            after=after,
+            ends_full=ends_full,
+        )
 
     def _output(self, job: Job) -> str:
         inputs: LMJob | Deferred = job.inputs

@@ -94,7 +94,7 @@ class AudioTower(nn.Module):
         """chunks [chunk, bin, frame] of one length → [chunk, position, dim]; they do not see each other."""
         x = F.gelu(self.conv1(chunks.to(self.conv1.weight.dtype)))
         x = F.gelu(self.conv2(x)).transpose(1, 2)
-        x = x + sinusoid_positions(x.shape[1], x.shape[2], x.device).to(x.dtype)
+        x = (x.float() + sinusoid_positions(x.shape[1], x.shape[2], x.device)).to(x.dtype)
         for layer in self.layers:
             x = layer(x)
         return x

@@ -93,8 +93,9 @@ def sample_latents(
     """Normalised latents float32 [batch, gen_frames, latent] for conditions text [batch, token, hidden].
 
     Noise is drawn row by row from `generator`, or from a CPU generator seeded with `seed`, so that a seed means the
-    same on every device; with neither, from a fresh seed. `dtype` is what text and reference are cast to (default:
-    the model's), `latent_dim` must be the model's when given, `sampler` replaces the Euler loop. Raises InvalidRequest.
+    same on every device; with neither, from a fresh seed. Text padding in `c_mask` is masked, reference or not.
+    `dtype` is what text and reference are cast to (default: the model's), `latent_dim` must be the model's when given,
+    `sampler` replaces the Euler loop. Raises InvalidRequest.
     """
     if latent_dim is not None and latent_dim != dit.latent_dim:
         raise InvalidRequest(f"this model has {dit.latent_dim} latent dimensions, got latent_dim {latent_dim}")
@@ -108,9 +109,11 @@ def sample_latents(
     if gen_frames < 1:
         raise InvalidRequest(f"the target must have at least one frame, got {gen_frames}")
     noise = torch.stack([draw_noise(gen_frames, dit.latent_dim, generator) for _ in range(text.shape[0])]).to(where)
+    padded = c_mask is not None and not bool(c_mask.all())
     context = dit.prepare(
         text.to(where, kind),
         target_len=gen_frames,
+        mask=torch.ones(text.shape[0], gen_frames, dtype=torch.bool, device=where) if padded else None,
         c_mask=None if c_mask is None else c_mask.to(where),
         ref=None if ref is None else ref.to(where, kind),
         ref_mask=None if ref_mask is None else ref_mask.to(where),

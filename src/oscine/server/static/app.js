@@ -86,7 +86,8 @@ async function send(signal) {
     return postForm("/v1/audio/edits", { ...audio, ...how, audio: file }, signal);
   }
   if (task === "sound") return postJson("/v1/audio/generations", { ...audio, input: text }, signal);
-  return postJson("/v1/audio/speech", { ...audio, input: text, voice: byId("voice").value }, signal);
+  const speed = Number(byId("speed").value) || 1;
+  return postJson("/v1/audio/speech", { ...audio, input: text, voice: byId("voice").value, speed }, signal);
 }
 
 async function question(file, text) {
@@ -132,7 +133,7 @@ async function listen(response, began, mine) {
   for await (const samples of pcmChunks(response)) {
     first ??= performance.now() - began;
     player.push(samples);
-    drawWaveform(byId("waveform"), player.chunks, player.length);
+    drawWaveform(byId("waveform"), player.peaks);
     const elapsed = (performance.now() - began) / 1000;
     showFacts({
       "First audio": `${Math.round(first)} ms`,

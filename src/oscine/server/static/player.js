@@ -1,10 +1,13 @@
 // Plays samples while they arrive, and turns what has arrived into a WAV file.
 
+const PEAK = 128;
+
 export class Player {
   constructor(sampleRate) {
     this.sampleRate = sampleRate;
     this.chunks = [];
     this.length = 0;
+    this.peaks = []; // the largest of every PEAK samples, for the drawing
     this.context = new AudioContext({ sampleRate });
     this.next = 0;
   }
@@ -12,6 +15,10 @@ export class Player {
   // Queues samples right behind those before; late ones start at once.
   push(samples) {
     this.chunks.push(samples);
+    for (let i = 0; i < samples.length; i += 1) {
+      const at = Math.floor((this.length + i) / PEAK);
+      this.peaks[at] = Math.max(this.peaks[at] ?? 0, Math.abs(samples[i]));
+    }
     this.length += samples.length;
     if (this.context.state === "closed") return;
     const buffer = this.context.createBuffer(1, samples.length, this.sampleRate);

@@ -1,24 +1,18 @@
 // Draws samples: the envelope while they arrive, and a spectrogram of the whole.
 
-export function drawWaveform(canvas, chunks, length) {
+// `peaks` are the largest sizes of equal stretches of the audio so far.
+export function drawWaveform(canvas, peaks) {
   const { width, height } = canvas;
   const context = canvas.getContext("2d");
   context.clearRect(0, 0, width, height);
   context.fillStyle = getComputedStyle(canvas).color;
-  const peaks = new Float32Array(width);
-  let at = 0;
-  for (const chunk of chunks) {
-    for (const x of chunk) {
-      const column = Math.min(width - 1, Math.floor((at * width) / length));
-      const size = Math.abs(x);
-      if (size > peaks[column]) peaks[column] = size;
-      at += 1;
-    }
-  }
-  peaks.forEach((peak, column) => {
+  for (let column = 0; column < width; column += 1) {
+    const first = Math.floor((column * peaks.length) / width);
+    const last = Math.max(first + 1, Math.floor(((column + 1) * peaks.length) / width));
+    const peak = Math.max(...peaks.slice(first, last));
     const half = Math.max(0.5, (Math.min(1, peak) * height) / 2);
     context.fillRect(column, height / 2 - half, 1, 2 * half);
-  });
+  }
 }
 
 const SIZE = 512;

@@ -5,20 +5,26 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile as sf
 
+import oscine
+from oscine.engine.engine import Engine, EngineOptions
 from oscine.server.app import create_app
-from tests.server.conftest import make_registry, reference_wav, serving
+from oscine.server.models import ModelRegistry, ModelSpec
+from tests.server.conftest import CHECKPOINT, make_registry, reference_wav, serving
+from tests.unit.auk_factory import write_released
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 if BROWSER is None:
     pytest.skip("no Chromium here", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
+AUDEX = CHECKPOINT.parents[1] / "audex" / "tiny_audex"
 LONG = " ".join(f"Sentence number {n} is here, and it goes on for a little while longer." for n in range(60))
 
 
@@ -174,3 +180,46 @@ def test_light_and_dark_differ_and_narrow_screens_do_not_scroll_sideways(page: A
     assert colours[0] != colours[1]
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.fixture(scope="module")
+def tasks_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with a model that edits and one that makes sounds and hears."""
+    if not AUDEX.is_dir():
+        pytest.skip(f"no miniature Audex checkpoint in {AUDEX.parent}")
+    engine = Engine(EngineOptions(memory_bytes=1 << 30))
+    folders = {"auk": write_released(tmp_path_factory.mktemp("auk")), "audex": AUDEX}
+    specs = [
+        ModelSpec(id=name, load=partial(oscine.load, folder, device="cpu", engine=engine), num_bytes=1)
+        for name, folder in folders.items()
+    ]
+    with serving(create_app(ModelRegistry(specs, engine))) as url:
+        yield url
+
+
+def test_the_other_tasks_follow_the_capability_record(page: Any, tasks_url: str) -> None:
+    page.goto(tasks_url)
+    page.wait_for_selector("#option-num_steps", state="attached")
+    recording = {"name": "a.wav", "mimeType": "audio/wav", "buffer": reference_wav()}
+    page.select_option("#task", "edit")
+    page.set_input_files("#recording", recording)
+    page.select_option("#edit", "pitch")
+    page.select_option("#slot-direction", "up")
+    fill_options(page, seed=1, num_steps=2)
+    page.click("#start")
+    status(page, "done")
+    assert float(page.get_attribute("#result", "data-seconds")) == pytest.approx(1.0, abs=0.1)
+
+    page.select_option("#model", "audex")
+    page.wait_for_selector("#option-temperature", state="attached")
+    page.select_option("#task", "sound")
+    page.fill("#option-duration_s", "0.2")
+    page.fill("#text", "rain")
+    page.click("#start")
+    page.wait_for_function("() => document.querySelector('#result').dataset.seconds < 0.3")
+    page.fill("#option-duration_s", "")
+    page.fill("#option-max_new_tokens", "8")
+    page.select_option("#task", "transcribe")
+    page.click("#start")
+    page.wait_for_selector("#answer", state="attached")
+    page.wait_for_function("() => document.querySelector('#facts').innerText.startsWith('Time')")

@@ -126,16 +126,26 @@ def test_config_variants(fixture: Golden) -> None:
         compare_variant(name, vae, own, fixture.single)
 
 
+DECODED = (("z", "latents", "in", "input"), ("wav", "audio", "out", "output"))
+ENCODED = (("wav", "audio"), ("mean", "latents"))
+
+
+def partner(key: str, names: tuple[tuple[str, ...], tuple[str, ...]], own: dict[str, Tensor]) -> str | None:
+    """The output that belongs to the input `key`: same prefix and suffix, another word."""
+    prefix, dot, leaf = key.rpartition(".")
+    for word in (word for word in names[0] if re.match(rf"{word}(_|$)", leaf)):
+        found = [f"{prefix}{dot}{out}{leaf.removeprefix(word)}" for out in names[1]]
+        return next((name for name in found if name in own), None)
+    return None
+
+
 def compare_variant(name: str, vae: AuKVAE, own: dict[str, Tensor], tolerance: float) -> None:
-    """Latents `z` decode to `wav`, and audio `enc_wav` encodes to `mean`, under the usual prefixes and suffixes."""
+    """Latents decode to audio; under a name that says so, audio encodes to latents."""
     done = set()
     for key, value in own.items():
-        stem = re.sub(r"(^|[._])z(?=$|[._])", r"\1wav", key)
-        if stem != key and stem in own:
-            check(f"{name}.{stem}", vae.decode(value), own[stem], tolerance)
-            done |= {key, stem}
-        mean = re.sub(r"wav(?=$|_)", "mean", key)
-        if key.startswith("enc") and mean != key and mean in own:
-            check(f"{name}.{mean}", vae.encode(value), own[mean], tolerance)
-            done |= {key, mean}
+        encode = key.startswith("enc")
+        out = partner(key, ENCODED if encode else DECODED, own)
+        if out is not None:
+            check(f"{name}.{out}", (vae.encode if encode else vae.decode)(value), own[out], tolerance)
+            done |= {key, out}
     assert set(own) == done, f"no test for {sorted(set(own) - done)} of variant {name}"

@@ -31,7 +31,7 @@ def test_no_request_makes_the_server_fail(base_url: str, path: str, method: str)
 
     @hypothesis.given(case=operation.as_strategy())
     @hypothesis.settings(
-        max_examples=25,
+        max_examples=15,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         derandomize=True,

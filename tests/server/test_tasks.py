@@ -107,12 +107,14 @@ def test_a_recording_is_transcribed(url: str, web: httpx.Client) -> None:
     with openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as sdk:
         answer = sdk.audio.transcriptions.create(model="audex", file=audio, extra_body={"max_new_tokens": 8})
     assert isinstance(answer.text, str)
-    form = {"model": "audex", "max_new_tokens": "8", "response_format": "text"}
+    form = {"model": "audex", "max_new_tokens": "8", "response_format": "text", "language": "en"}
     response = web.post(TRANSCRIPTIONS, data=form, files={"file": audio})
     assert response.headers["content-type"].startswith("text/plain")
     assert response.text == answer.text + "\n"
     assert response.headers["x-finish-reason"] in ("stop", "length")
     srt = form | {"response_format": "srt"}
+    french = form | {"language": "fr"}  # the model's one language may be named, another may not
+    refused(web.post(TRANSCRIPTIONS, data=french, files={"file": audio}), 400, "language")
     refused(web.post(TRANSCRIPTIONS, data=form), 400, "file")
     refused(web.post(TRANSCRIPTIONS, data=srt, files={"file": audio}), 400, "response_format")
     refused(web.post(TRANSCRIPTIONS, data=form | {"model": MODEL}, files={"file": audio}), 400, "task")

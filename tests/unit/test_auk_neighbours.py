@@ -13,10 +13,12 @@ import torch
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import NonFiniteOutput
 from oscine.families import load_family
-from oscine.families.auk.family import AuKFamily
-from oscine.families.auk.rows import MIN_ROWS, RowRule, last_equal
+from oscine.families.auk import AuKTransformer
+from oscine.families.auk.family import AuKFamily, load_parts
+from oscine.families.auk.folder import open_folder
+from oscine.families.auk.rows import MIN_ROWS, RowRule, last_equal, measured_rule
 from oscine.types import AudioChunk, AudioInput, Done, Edit, Event, Job, Request, Samples
-from tests.unit.auk_factory import write_released
+from tests.unit.auk_factory import RELEASED_ARCH, write_released
 
 RATE = 24000
 
@@ -178,9 +180,24 @@ def test_the_measure_stops_at_the_first_difference() -> None:
     assert last_equal((16, 32), [torch.cat([same, other]), same]) == 0
 
 
+def test_parts_loaded_in_turn_give_the_same(tmp_path: Path, alone: list[Samples], engine: Engine) -> None:
+    """The transformer leaves for the encoder and comes back; requests in flight do not notice."""
+    parts = open_folder(write_released(tmp_path))
+    family = load_parts(parts, name="tiny", device=torch.device("cpu"), dtype=torch.float32, resident=False)
+    holder = family.step_model()._holder
+    for got, expected in zip(run(engine, family, jobs(family, REQUESTS)), alone, strict=True):
+        np.testing.assert_array_equal(whole(got), expected)
+    assert holder.in_memory
+    [job] = jobs(family, [Request(text="Words not heard before.", duration_s=0.1, num_steps=1)])
+    family.step_model().admit(job)
+    family.step_model().step([job])
+    assert not holder.in_memory
+    assert family._conditioner._thinker is None
+
+
 def test_infinite_latents_fail_the_job_by_name(tmp_path: Path) -> None:
     family = load(write_released(tmp_path))
-    family._dit.proj_out.bias.fill_(float("inf"))
+    family.step_model()._holder.get().proj_out.bias.fill_(float("inf"))
     [job] = jobs(family, REQUESTS[:1])
     steps = family.step_model()
     steps.admit(job)
@@ -220,3 +237,29 @@ def run_steps(family: AuKFamily, batch: Sequence[Job]) -> list[torch.Tensor]:
                 running.remove(job)
                 steps.release(job)
     return [done[job.id] for job in batch]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_neighbours_change_nothing_at_the_released_width(threads: int) -> None:
+    """Two blocks of the released width: with several threads, products of many rows differ unless they are cut."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    generator = torch.Generator().manual_seed(0)
+    try:
+        with torch.device("cpu"):
+            dit = AuKTransformer(**{**RELEASED_ARCH, "num_layers": 1, "num_single_layers": 1}, latent_dim=64)
+        dit.row_rule = measured_rule(dit.packed_linears())
+        rows, xs, contexts = dit.modulation_table(torch.tensor([0.1, 0.5, 0.9])), [], []
+        for frames, ref, tokens, guided in ((250, 0, 60, True), (33, 120, 41, False), (7, 0, 29, True)):
+            xs.append(torch.randn(frames, 64, generator=generator))
+            text = torch.randn(1, tokens, RELEASED_ARCH["text_hidden_dim"], generator=generator)
+            clip_latents = torch.randn(1, ref, 64, generator=generator)
+            contexts.append(dit.prepare(text, target_len=frames, ref=clip_latents, cfg_infer=guided))
+        alone = [dit.step_packed([xs[i]], [contexts[i]], rows[i : i + 1])[0] for i in range(3)]
+        order = [2, 0, 1]
+        batch = dit.step_packed([xs[i] for i in order], [contexts[i] for i in order], rows[order])
+        assert all(torch.equal(alone[i], out) for i, out in zip(order, batch, strict=True))
+    finally:
+        torch.set_num_threads(before)

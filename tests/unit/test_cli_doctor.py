@@ -11,7 +11,14 @@ import pytest
 
 from oscine.cli.doctor import cpu_features, free_bytes
 from oscine.cli.main import main
-from oscine.cli.releases import CODEC_FOLDED_PARAMETERS, CODEC_PARAMETERS, RELEASES, memory_needed
+from oscine.cli.releases import (
+    AUDIO8_RELEASES,
+    AUK_RELEASES,
+    CODEC_FOLDED_PARAMETERS,
+    CODEC_PARAMETERS,
+    RELEASES,
+    memory_needed,
+)
 from oscine.cli.units import human_bytes, human_count
 
 
@@ -50,9 +57,21 @@ def test_the_counts_are_those_of_the_released_files(golden_root: Path) -> None:
     ends = (".original0", ".original1", ".weight_g", ".weight_v")
     folded = sum(math.prod(shape) for name, shape in shapes.items() if name.endswith(ends))
     assert folded == CODEC_FOLDED_PARAMETERS
-    for release in RELEASES:
+    for release in AUDIO8_RELEASES:
         assert by_size[f"audio8-{release.name.split()[-1].lower()}"]["parameters"] == release.lm_parameters
         assert memory_needed(release, 4) - memory_needed(release, 2) == 2 * release.lm_parameters
+
+
+def test_auk_needs_its_encoder_and_says_under_what_licence(capsys: Any) -> None:
+    """AuK-Flash in bfloat16 is meant for a machine of 16 GB; where it does not fit whole, parts take turns."""
+    for release in AUK_RELEASES:
+        whole, in_turn = memory_needed(release, 2), memory_needed(release, 2, in_turn=True)
+        assert 11.1e9 < whole < 16e9
+        assert whole - in_turn == 2 * (release.lm_parameters - 3_723_615_232)
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "Qwen research licence, non-commercial" in text
+    assert "parts in turn" in text
 
 
 def test_memory_is_what_the_tightest_limit_leaves(tmp_path: Path) -> None:

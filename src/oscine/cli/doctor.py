@@ -142,6 +142,8 @@ def _models(free: int | None) -> list[dict[str, Any]]:
     models = []
     for release in RELEASES:
         needed = {"float32": memory_needed(release, 4), "bfloat16": memory_needed(release, 2)}
+        if release.in_turn is not None:
+            needed["bfloat16, parts in turn"] = memory_needed(release, 2, in_turn=True)
         cached = next((folder for name in release.hub_ids if (folder := cached_folder(name))), None)
         models.append(
             {
@@ -177,9 +179,10 @@ def _print(report: dict[str, Any]) -> None:
         print("\nbundled voice: not in this installation")
     for model in [*filter(None, [report["bundled"]]), *report["models"]]:
         print(f"\n{model['name']}: licence {model['licence']}")
+        width = max(9, *map(len, model["needed_bytes"]))
         for dtype, needed in model["needed_bytes"].items():
             verdict = {True: "fits", False: "DOES NOT FIT", None: "unknown whether it fits"}[model["fits"][dtype]]
-            print(f"  {dtype:<9} needs {human_bytes(needed)}: {verdict}")
+            print(f"  {dtype:<{width}} needs {human_bytes(needed)}: {verdict}")
         if "parameters" in model:
             print(f"  {human_count(model['parameters'])} parameters")
         print(

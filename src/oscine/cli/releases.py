@@ -1,4 +1,4 @@
-"""The releases `oscine doctor` knows: what they need and under what licence, from the AUDIO8 spec, 1 and 2."""
+"""The releases `oscine doctor` knows: what they need and under what licence (AUDIO8 spec, 1 and 2; AUK spec, 1)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ RUNTIME_BYTES = 450_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """A published checkpoint. `request_bytes` is what one running request of full length takes at 4 bytes a value."""
+    """A published checkpoint. `request_bytes` is what one running request of full length takes at 4 bytes a value.
+
+    `lm_parameters` are held in the chosen dtype, `codec_bytes` are always float32. `in_turn` is the larger of two parts
+    that take turns where they do not fit together; None: everything must fit.
+    """
 
     name: str
     hub_ids: tuple[str, ...]
     lm_parameters: int
     request_bytes: int
     licence: str
+    codec_bytes: int = 4 * (CODEC_PARAMETERS + CODEC_FOLDED_PARAMETERS)
+    in_turn: int | None = None
 
 
 _DENSE_REQUEST = 2048 * 24 * 2 * 2 * 64 * 4  # positions, layers, k and v, kv heads, head size, bytes
 _HYBRID_REQUEST = _DENSE_REQUEST + 24 * (896 * 4 + 24 * 32 * 64) * 4  # and the convolution and state-space states
 
-RELEASES = (
+AUDIO8_RELEASES = (
     Release(
         name="Audio8 TTS Preview 0.6B",
         hub_ids=("Audio8/Audio8-TTS-Preview-0.6b", "Edge0/Audio8-TTS-Preview-0.6b"),
@@ -43,7 +49,27 @@ RELEASES = (
 )
 
 
-def memory_needed(release: Release, lm_bytes_each: int) -> int:
-    """Bytes to load the release and run one request of full length: weights by dtype, its state, the runtime."""
-    codec = 4 * (CODEC_PARAMETERS + CODEC_FOLDED_PARAMETERS)
-    return release.lm_parameters * lm_bytes_each + codec + release.request_bytes + RUNTIME_BYTES
+AUK_TRANSFORMER, AUK_VAE, AUK_ENCODER = 1_530_538_629, 159_299_797, 3_723_615_232
+AUK_RELEASES = tuple(
+    Release(
+        name=name,
+        hub_ids=(hub_id,),
+        lm_parameters=AUK_TRANSFORMER + AUK_ENCODER,
+        request_bytes=2 * (100 + 1500) * 1536 * 24 * 4,  # lanes, tokens, width, vectors alive, bytes
+        licence="MIT; its encoder Qwen/Qwen2.5-Omni-3B: Qwen research licence, non-commercial",
+        codec_bytes=4 * AUK_VAE,
+        in_turn=AUK_ENCODER,
+    )
+    for name, hub_id in (("AuK", "tencent/AuK"), ("AuK-Flash", "tencent/AuK-Flash"))
+)
+
+RELEASES = (*AUDIO8_RELEASES, *AUK_RELEASES)
+
+
+def memory_needed(release: Release, lm_bytes_each: int, *, in_turn: bool = False) -> int:
+    """Bytes to load the release and run one request of full length: weights by dtype, its state, the runtime.
+
+    `in_turn`: with the parts that can take turns in memory one at a time.
+    """
+    parameters = release.in_turn if in_turn and release.in_turn is not None else release.lm_parameters
+    return parameters * lm_bytes_each + release.codec_bytes + release.request_bytes + RUNTIME_BYTES

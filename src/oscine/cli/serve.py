@@ -66,7 +66,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"oscine: warning: anybody who can reach {args.host} may use this server; see --api-key", file=sys.stderr)
     models, settings = make_registry(args), make_settings(args, key)
     logging.getLogger("oscine").setLevel(logging.INFO)
-    return _serve(models, settings, args)
+    try:
+        return _serve(models, settings, args)
+    finally:
+        models.close()
 
 
 def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettings:
@@ -91,16 +94,9 @@ def make_registry(args: argparse.Namespace) -> ModelRegistry:
 
     budget = None if args.model_memory is None else int(args.model_memory * _GIB)
     sources = args.models or [None]
-    engine = engine_for(sources, max_requests=args.max_requests, memory_bytes=budget, offline=args.offline)
-    specs = model_specs(
-        sources,
-        engine,
-        device=args.device,
-        dtype=args.dtype,
-        threads=args.threads,
-        offline=args.offline,
-        voices_dir=args.voices_dir,
-    )
+    where = {"device": args.device, "dtype": args.dtype, "offline": args.offline}
+    engine = engine_for(sources, max_requests=args.max_requests, memory_bytes=budget, **where)
+    specs = model_specs(sources, engine, threads=args.threads, voices_dir=args.voices_dir, **where)
     return ModelRegistry(specs, engine, memory_bytes=budget, idle_s=args.idle_unload_s)
 
 

@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 _GUARDED = ("/v1/", "/metrics")
 _DRAINED_BODIES = 4
 """How many times the size limit is read of a body that is refused."""
+_SAFE = ("GET", "HEAD", "OPTIONS")
 _QUIET = ("/health", "/ready", "/metrics", "/static", "/")
 
 
@@ -32,9 +33,9 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
-        elif scope["type"] == "websocket" and not self._allowed(scope):
+        elif scope["type"] == "websocket" and (_from_elsewhere(scope) or not self._allowed(scope)):
             await receive()
-            await send({"type": "websocket.close", "code": 1008, "reason": "wrong or missing API key"})
+            await send({"type": "websocket.close", "code": 1008, "reason": "not allowed"})
         else:
             await self._app(scope, receive, send)
 
@@ -69,6 +70,9 @@ class Gate:
         if not self._allowed(scope):
             body = error_body("the API key is missing or wrong; send Authorization: Bearer KEY", 401, "invalid_api_key")
             return json_response(body, 401, {"WWW-Authenticate": "Bearer"})
+        if scope["method"] not in _SAFE and _from_elsewhere(scope):
+            message = "another web site's page may not use this server"
+            return json_response(error_body(message, 403, "cross_site_request"), 403)
         length = Headers(scope=scope).get("content-length", "0")
         if length.isdecimal() and int(length[:20]) > self._state.settings.max_body_bytes:
             return json_response(error_body(self._too_large(), 413, "input_too_long"), 413)
@@ -116,6 +120,11 @@ class Gate:
         words = {"id": request_id, "endpoint": endpoint, "status": status, "outcome": outcome, "ms": round(ms)} | facts
         level = logging.DEBUG if endpoint.startswith(_QUIET[:-1]) or endpoint == "/" else logging.INFO
         _log.log(level, "request %s", " ".join(f"{name}={value}" for name, value in words.items()))
+
+
+def _from_elsewhere(scope: Scope) -> bool:
+    """Whether a browser says that another web site's page is behind the request."""
+    return Headers(scope=scope).get("sec-fetch-site") == "cross-site"
 
 
 def _outcome(status: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oscine.api import BUNDLED_NAME, load
+from oscine.api import BUNDLED_NAME, choose_device, choose_dtype, load
 from oscine.checkpoint.folder import describe_folder
 from oscine.checkpoint.hub import resolve_source
 from oscine.engine.engine import Engine, EngineOptions
@@ -33,19 +33,31 @@ def model_specs(
             ModelSpec(
                 id=name,
                 load=partial(load, folder if is_folder else source, engine=engine, offline=True, **load_options),
-                num_bytes=describe_folder(folder).weight_bytes,
+                num_bytes=_loaded_bytes(folder, load_options),
             )
         )
     return specs
 
 
+def _loaded_bytes(folder: Path, load_options: Mapping[str, Any]) -> int:
+    """What the weights take in memory: their size on disk, or more where they are widened."""
+    info = describe_folder(folder)
+    dtype = choose_dtype(load_options.get("dtype", "auto"), choose_device(load_options.get("device", "auto")))
+    return max(info.weight_bytes, dtype.itemsize * info.num_parameters)
+
+
 def engine_for(
-    sources: Sequence[str | None], *, max_requests: int, memory_bytes: int | None = None, offline: bool = False
+    sources: Sequence[str | None],
+    *,
+    max_requests: int,
+    memory_bytes: int | None = None,
+    offline: bool = False,
+    **load_options: Any,
 ) -> Engine:
     """An engine whose queue holds what `max_requests` requests can have in it at a time.
 
     Its memory is a share of what is free less the weights that may be loaded, `memory_bytes` or those of all models.
     """
-    weights = sum(describe_folder(resolve_source(source, offline=offline)).weight_bytes for source in sources)
+    weights = sum(_loaded_bytes(resolve_source(source, offline=offline), load_options) for source in sources)
     free = available_bytes() - (weights if memory_bytes is None else min(weights, memory_bytes))
     return Engine(EngineOptions(max_waiting=PIECES_AHEAD * max_requests, memory_bytes=max(int(free * MEMORY_SHARE), 0)))

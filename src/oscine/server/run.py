@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,8 @@ from oscine.errors import OutputError
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 512
+SWITCH_S = 0.001
+"""How soon a waiting thread gets its turn: the event loop answers quickly although the engine's thread is busy."""
 
 
 class _Server(uvicorn.Server):
@@ -46,6 +49,7 @@ def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_messag
             timeout_graceful_shutdown=shutdown_s,
             ws_max_size=max_message_bytes,
         )
+        sys.setswitchinterval(SWITCH_S)
         shown = f"[{host}]" if ":" in host else host
         _log.info("listening on http://%s:%d (open it for the page)", shown, listener.getsockname()[1])
         _Server(config).run(sockets=[listener])

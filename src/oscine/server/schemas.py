@@ -14,6 +14,7 @@ from oscine.audio.formats import encoded_rate
 from oscine.audio.stretch import MAX_SPEED, MIN_SPEED
 from oscine.errors import BadAudio, InvalidRequest, UnsupportedFeature
 from oscine.options import COMMON_OPTIONS, RequestOptions
+from oscine.types import Capabilities
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
@@ -93,6 +94,13 @@ class Tuning(BaseModel):
         """The fields of `COMMON_OPTIONS` that were given."""
         values = {name: getattr(self, name) for name in COMMON_OPTIONS}
         return cast(RequestOptions, {name: value for name, value in values.items() if value not in (None, "")})
+
+    def options_for(self, capabilities: Capabilities) -> RequestOptions:
+        """The options that were given, less a `language` that is the only one the model has anyway."""
+        options = self.options()
+        if "language" not in capabilities.options and (options.get("language"),) == capabilities.languages:
+            del options["language"]
+        return options
 
 
 class SpeechSettings(OutputSettings, Tuning):

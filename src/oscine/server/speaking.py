@@ -41,5 +41,5 @@ def _arguments(model: Model, settings: SpeechSettings) -> dict[str, Any]:
         "voice": resolve_voice(settings.voice_name, model),
         "ref_audio": settings.reference_bytes(),
         "ref_text": settings.ref_text or None,
-        **settings.options(),
+        **settings.options_for(model.capabilities),
     }

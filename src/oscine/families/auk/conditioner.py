@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from oscine.families.auk.cache import ContentCache, audio_key
 from oscine.families.auk.folder import AuKFolder
 from oscine.families.auk.mel import MEL_RATE, log_mel, mel_frames
 from oscine.families.auk.prompt import PromptTokenizer
+from oscine.families.auk.residency import free_unused
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.weights import Fusion, load_thinker
 from oscine.types import Samples
@@ -29,16 +30,11 @@ def empty_thinker(parts: AuKFolder) -> Thinker:
         return Thinker(parts.thinker)
 
 
-def thinker_bytes(parts: AuKFolder, dtype: torch.dtype) -> int:
-    """Memory of the encoder's weights in `dtype`."""
-    count = sum(parameter.numel() for parameter in empty_thinker(parts).parameters())
-    return count * dtype.itemsize
-
-
 class Conditioner:
     """The frozen encoder with the layer fusion of one AuK checkpoint. Used from the engine's thread.
 
-    `resident` False loads the encoder for each condition and frees it again: slow, but it needs its memory only then.
+    `resident` False loads the encoder for each new condition and frees it again, after `make_room` has been called:
+    slow, but its memory is needed only then.
     """
 
     def __init__(
@@ -49,6 +45,7 @@ class Conditioner:
         device: torch.device,
         dtype: torch.dtype,
         resident: bool = True,
+        make_room: Callable[[], None] | None = None,
         cache_size: int = CONDITION_CACHE,
     ) -> None:
         layers = parts.thinker.text.num_hidden_layers
@@ -57,7 +54,7 @@ class Conditioner:
                 f"{len(fusion.layer_weights)} layer_weights for the {layers} layers of {parts.encoder}"
             )
         self.tokenizer = PromptTokenizer(parts.encoder, parts.thinker)
-        self.resident = resident
+        self.resident, self._make_room = resident, make_room
         self._parts, self._fusion, self._device, self._dtype = parts, fusion, device, dtype
         self._cache: ContentCache[Tensor] = ContentCache(cache_size)
         self._thinker = self._load() if resident else None
@@ -83,14 +80,14 @@ class Conditioner:
 
         if self._thinker is not None:
             return encode(self._thinker)
+        if self._make_room is not None:
+            self._make_room()
         thinker = self._load()
         try:
             return encode(thinker)
         finally:
             del thinker
-            gc.collect()
-            if self._device.type == "cuda":
-                torch.cuda.empty_cache()
+            free_unused()
 
     def _load(self) -> Thinker:
         thinker = empty_thinker(self._parts)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.auk.audio import prepare_audio, whole_frames
-from oscine.families.auk.conditioner import MIN_CLIP_SAMPLES, Conditioner, thinker_bytes, to_mel_rate
+from oscine.families.auk.conditioner import MIN_CLIP_SAMPLES, Conditioner, empty_thinker, to_mel_rate
 from oscine.families.auk.config import AuKConfig
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.duration import (
@@ -27,7 +27,8 @@ from oscine.families.auk.duration import (
 )
 from oscine.families.auk.folder import AuKFolder, open_folder
 from oscine.families.auk.pipeline import BASE_GUIDANCE, BASE_STEPS, BASE_SWAY
-from oscine.families.auk.residency import available_bytes, fits_beside
+from oscine.families.auk.residency import TransformerHolder, available_bytes, fits, module_bytes
+from oscine.families.auk.rows import measured_rule
 from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
 from oscine.families.auk.steps import AuKInputs, AuKStepModel
 from oscine.families.auk.tasks import (
@@ -56,19 +57,37 @@ ACTIVATIONS = 24
 
 
 def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> AuKFamily:
-    """The checkpoint in `folder`: DiT and encoder in `dtype`, VAE in float32. Raises a `CheckpointError`.
+    """The checkpoint in `folder`: transformer and encoder in `dtype`, VAE in float32. Raises a `CheckpointError`.
 
-    The encoder stays in memory if all parts fit, else it is loaded for each new instruction and freed again.
+    Encoder and transformer stay in memory if both fit, else each is loaded when it is needed and frees the other.
     """
     parts = open_folder(folder)
     with torch.device("meta"):
+        weights = module_bytes(AuKTransformer.from_config(parts.config.dit), dtype)
+        weights += module_bytes(AuKVAE.from_config(parts.config.vae), torch.float32)
+    weights += module_bytes(empty_thinker(parts), dtype)
+    resident = fits(weights, available_bytes(device))
+    return load_parts(parts, name=name, device=device, dtype=dtype, resident=resident)
+
+
+def load_parts(parts: AuKFolder, *, name: str, device: torch.device, dtype: torch.dtype, resident: bool) -> AuKFamily:
+    """As `load`; `resident` says whether encoder and transformer stay in memory together."""
+    with torch.device("meta"):
         dit, vae = AuKTransformer.from_config(parts.config.dit), AuKVAE.from_config(parts.config.vae)
     fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
+    dit.row_rule = measured_rule(dit.packed_linears())
     vae.load_weights(parts.vae, device=device)
-    resident = fits_beside(thinker_bytes(parts, dtype), available_bytes(device))
-    log.info("%s: %s; licence: %s", name, "encoder resident" if resident else "encoder loaded on demand", LICENCE)
-    conditioner = Conditioner(parts, fusion, device=device, dtype=dtype, resident=resident)
-    return AuKFamily(parts, dit, vae, conditioner, name=name)
+
+    def reload() -> AuKTransformer:
+        with torch.device("meta"):
+            again = AuKTransformer.from_config(parts.config.dit)
+        load_dit(again, parts.dit, device=device, dtype=dtype)
+        return again
+
+    holder = TransformerHolder(dit, None if resident else reload)
+    log.info("%s: %s; licence: %s", name, "all parts resident" if resident else "parts loaded in turn", LICENCE)
+    conditioner = Conditioner(parts, fusion, device=device, dtype=dtype, resident=resident, make_room=holder.drop)
+    return AuKFamily(parts.config, holder, vae, conditioner, name=name)
 
 
 class AuKFamily:
@@ -77,12 +96,11 @@ class AuKFamily:
     default_guard: Guard | None = None
 
     def __init__(
-        self, parts: AuKFolder, dit: AuKTransformer, vae: AuKVAE, conditioner: Conditioner, *, name: str
+        self, config: AuKConfig, holder: TransformerHolder, vae: AuKVAE, conditioner: Conditioner, *, name: str
     ) -> None:
-        self._config: AuKConfig = parts.config
-        self._dit, self._vae, self._conditioner = dit, vae, conditioner
-        self._steps = AuKStepModel(dit, vae, conditioner)
-        self.capabilities = _capabilities(parts.config, name)
+        self._config, self._vae, self._conditioner = config, vae, conditioner
+        self._steps = AuKStepModel(holder, vae, conditioner)
+        self.capabilities = _capabilities(config, name)
 
     def step_model(self) -> AuKStepModel:
         """The one step model of this checkpoint."""

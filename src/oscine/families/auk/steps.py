@@ -18,7 +18,7 @@ from oscine.families.auk.conditioner import Conditioner
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.pipeline import REFERENCE_CACHE, check_finite
-from oscine.families.auk.rows import measured_rule
+from oscine.families.auk.residency import TransformerHolder
 from oscine.families.auk.sampler import GUIDANCE_FLOOR, draw_noise, guided
 from oscine.families.auk.vae import AuKVAE
 from oscine.seeds import derive_seed
@@ -51,25 +51,30 @@ class AuKInputs:
 
 @dataclass(kw_only=True)
 class _Slot:
-    """A request on its way: the state of its ODE once it is conditioned."""
+    """A conditioned request on its way; `context` and `table` come with its first evaluation."""
 
-    context: AuKStepContext
-    table: Tensor
+    condition: Tensor
+    reference: Tensor | None
     x: Tensor
     index: int = 0
+    context: AuKStepContext | None = None
+    table: Tensor | None = None
 
 
 class AuKStepModel:
     """Holds the requests in flight; called from the engine's thread only."""
 
     def __init__(
-        self, dit: AuKTransformer, vae: AuKVAE, conditioner: Conditioner, *, reference_cache: int = REFERENCE_CACHE
+        self,
+        holder: TransformerHolder,
+        vae: AuKVAE,
+        conditioner: Conditioner,
+        *,
+        reference_cache: int = REFERENCE_CACHE,
     ) -> None:
-        self._dit, self._vae, self._conditioner = dit, vae, conditioner
+        self._holder, self._vae, self._conditioner = holder, vae, conditioner
         self._device = vae.global_mean.device
-        self._dtype = dit.proj_out.weight.dtype
         self._slots: dict[str, _Slot | None] = {}
-        dit.row_rule = measured_rule(dit.packed_linears())
         self._references: ContentCache[Tensor] = ContentCache(reference_cache)
         self._tables: ContentCache[Tensor] = ContentCache(TABLE_CACHE)
 
@@ -95,10 +100,14 @@ class AuKStepModel:
             for job in jobs:
                 self._slots[job.id] = self._begin(job)
             return [StepOut()] * len(jobs)
-        rows = torch.stack([slot.table[slot.index] for slot in slots])
-        if all(slot.table is slots[0].table and slot.index == slots[0].index for slot in slots):
+        dit = self._holder.get()
+        ready = [self._prepared(dit, job.inputs, slot) for job, slot in zip(jobs, slots, strict=True)]
+        rows = torch.stack([table[slot.index] for (_, table), slot in zip(ready, slots, strict=True)])
+        if all(
+            table is ready[0][1] and slot.index == slots[0].index for (_, table), slot in zip(ready, slots, strict=True)
+        ):
             rows = rows[:1]
-        velocities = self._dit.step_packed([slot.x for slot in slots], [slot.context for slot in slots], rows)
+        velocities = dit.step_packed([slot.x for slot in slots], [context for context, _ in ready], rows)
         return [self._advance(*item) for item in zip(jobs, slots, velocities, strict=True)]
 
     def snapshot(self, job: Job) -> object:
@@ -119,15 +128,21 @@ class AuKStepModel:
     def _begin(self, job: Job) -> _Slot:
         inputs: AuKInputs = job.inputs
         condition = self._conditioner.condition(inputs.instruction, inputs.heard)
-        context = self._dit.prepare(
-            condition.to(self._device, self._dtype),
-            target_len=inputs.frames,
-            ref=self._reference(inputs.clip),
-            cfg_infer=inputs.branches == 2,
-        )
-        times = torch.tensor(inputs.grid[:-1], device=self._device)
-        table = self._tables.get(inputs.grid, lambda: self._dit.modulation_table(times))
-        return _Slot(context=context, table=table, x=self._noise(job, derive_seed(job.seed, job.attempt)))
+        noise = self._noise(job, derive_seed(job.seed, job.attempt))
+        return _Slot(condition=condition, reference=self._reference(inputs.clip), x=noise)
+
+    def _prepared(self, dit: AuKTransformer, inputs: AuKInputs, slot: _Slot) -> tuple[AuKStepContext, Tensor]:
+        """The request's context and modulation table, made once."""
+        if slot.context is None or slot.table is None:
+            slot.context = dit.prepare(
+                slot.condition.to(self._device, dit.proj_out.weight.dtype),
+                target_len=inputs.frames,
+                ref=slot.reference,
+                cfg_infer=inputs.branches == 2,
+            )
+            times = torch.tensor(inputs.grid[:-1], device=self._device)
+            slot.table = self._tables.get(inputs.grid, lambda: dit.modulation_table(times))
+        return slot.context, slot.table
 
     def _reference(self, clip: Samples | None) -> Tensor | None:
         if clip is None:
@@ -137,7 +152,7 @@ class AuKStepModel:
 
     def _noise(self, job: Job, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)  # on the CPU, so that a seed means the same on every device
-        return draw_noise(job.inputs.frames, self._dit.latent_dim, generator).to(self._device)
+        return draw_noise(job.inputs.frames, self._vae.config.latent_dim, generator).to(self._device)
 
     def _advance(self, job: Job, slot: _Slot, velocity: Tensor) -> StepOut:
         inputs: AuKInputs = job.inputs

@@ -125,7 +125,7 @@ class AuKVAE(nn.Module):
                 where = generator.device if generator is not None else mean.device
                 noise = torch.randn(mean.shape, generator=generator, device=where).to(mean.device)
                 mean = mean + noise * log_std.exp()
-            return (mean.transpose(1, 2) - self.global_mean) / self.global_log_std.sqrt()
+            return (mean.transpose(1, 2).contiguous() - self.global_mean) / self.global_log_std.sqrt()
 
     def posterior(self, wav: Tensor) -> tuple[Tensor, Tensor]:
         """(mean, logarithm of the standard deviation), raw, each [1, latent, frame], of wav [1, sample]."""

@@ -24,6 +24,7 @@ from oscine.server.schemas import VoiceId
 from oscine.server.state import ServerState
 from oscine.server.stream import when_gone
 from oscine.server.voices import DEFAULT_VOICE, OPENAI_VOICES
+from oscine.types import Capabilities
 from oscine.types import Request as Wanted
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def answer_routes(state: ServerState) -> APIRouter:
         if "file" not in files:
             raise InvalidRequest("file: the recording is missing", param="file")
 
-        def wanted() -> Wanted:
+        def wanted(capabilities: Capabilities) -> Wanted:
             audio = read_audio(files["file"], max_seconds=None, param="file")
-            return Wanted(task="transcribe", audio=audio, **form.options())
+            return Wanted(task="transcribe", audio=audio, **form.options_for(capabilities))
 
         result = await _answer(state, request, form.model, wanted)
         headers = {"X-Finish-Reason": result.finish_reason}
@@ -67,10 +68,10 @@ def answer_routes(state: ServerState) -> APIRouter:
         data, question = body.parts()
         _check_chat(body, question)
 
-        def wanted() -> Wanted:
+        def wanted(capabilities: Capabilities) -> Wanted:
             audio = read_audio(data, max_seconds=None, param="messages")
             task = "converse" if body.speaks else "ask"
-            return Wanted(task=task, text=question, audio=audio, **body.options())  # type: ignore[arg-type]
+            return Wanted(task=task, text=question, audio=audio, **body.options_for(capabilities))  # type: ignore[arg-type]
 
         result = await _answer(state, request, body.model, wanted)
         return json_response(await state.in_thread(_completion, body, state.models.resolve(body.model), result))
@@ -94,14 +95,16 @@ def _check_chat(body: ChatBody, question: str) -> None:
         raise UnknownVoice(f"no voice named {voice!r}: answers have the model's own voice", param="audio")
 
 
-async def _answer(state: ServerState, request: Request, model_name: str, wanted: Callable[[], Wanted]) -> Result:
+async def _answer(
+    state: ServerState, request: Request, model_name: str, wanted: Callable[[Capabilities], Wanted]
+) -> Result:
     """The finished result of a request; a client that leaves ends it. `wanted` is called in a thread."""
     model_id = state.models.resolve(model_name)
     facts = request.state.facts
     facts["model"] = model_id
 
     def work(model: Model) -> SpeechStream:
-        return model.run(wanted())
+        return model.run(wanted(model.capabilities))
 
     with state.admit(), ExitStack() as opened:
         model = await state.in_thread(opened.enter_context, state.models.use(model_id))

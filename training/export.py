@@ -78,6 +78,14 @@ def write_folder(
     save_file(halved(codec_weights), folder / "codec.safetensors")
 
 
+def sharpened(weights: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:
+    """The weights with the fast model's logits times `factor`: its codes are drawn at temperature / factor.
+
+    The semantic code decides what is said and wants variety; the codes that refine it want to be likely ones.
+    """
+    return {name: value * factor if name == "fast_output.weight" else value for name, value in weights.items()}
+
+
 def trained_weights(run: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Configuration and averaged weights of the last checkpoint in the folder `run`."""
     content = torch.load(run / "last.pt", weights_only=True, map_location="cpu")
@@ -102,12 +110,13 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=SAMPLING["temperature"])
     parser.add_argument("--top-k", type=int, default=SAMPLING["top_k"])
     parser.add_argument("--top-p", type=float, default=SAMPLING["top_p"])
+    parser.add_argument("--fast-factor", type=float, default=1.0, help="what the fast model's logits are multiplied by")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     options = parser.parse_args()
     codec = load_codec(options.codec)
     values, weights = trained_weights(options.lm) if options.lm else random_weights(options.codebooks, codec.config)
     sampling = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
-    write_folder(options.out, values, weights, codec, {**SAMPLING, **sampling})
+    write_folder(options.out, values, sharpened(weights, options.fast_factor), codec, {**SAMPLING, **sampling})
     size = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())
     print(f"{options.out}: {size / 1e6:.1f} MB")
 

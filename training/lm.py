@@ -27,14 +27,14 @@ from oscine.families.audio8.prompt import PromptBuilder
 from training.common import Log, average_into, learning_rate, save
 from training.encode import load_codec
 from training.lm_data import Utterance, batches, collate, corrupted, load_utterances, split
-from training.lm_losses import FAST_SHARE, Losses, SymbolHead, compute_losses
+from training.lm_losses import STATE_DROPOUT, Losses, SymbolHead, compute_losses, nearness
 from training.quantize import codebooks
 from training.tokenizer import END, SEMANTIC_BEGIN, build_tokenizer
 
 SEED = 1
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 5e-2, 0.998
 WARMUP_STEPS = 100
-CORRUPTION = 0.08
+CORRUPTIONS = (0.05, 0.15, 0.4)  # shares of the input codes drawn anew, one of them in each batch
 MAX_COLUMNS = 1600  # of a batch, padding included
 FIRST_FRAMES, ALL_FROM = 60, 0.2  # curriculum: frames an utterance may have at first, when all take part
 LOG_EVERY, SAVE_S, EVALUATE_S = 50, 180.0, 300.0
@@ -125,6 +125,13 @@ def _side_by_side(books: Sequence[Tensor], width: int, generator: torch.Generato
     return rows
 
 
+@torch.no_grad()
+def code_targets(codec: Codec, num_codebooks: int, device: torch.device) -> list[Tensor]:
+    """Targets of every codebook, [N, N] each; its vectors are compared by direction, as the codec does."""
+    layers = list(codebooks(codec.quantizer))[:num_codebooks]
+    return [nearness(F.normalize(layer.codebook.weight, dim=-1).to(device)) for layer in layers]
+
+
 class Trainer:
     """Everything a run holds; `state` and `restore` are its checkpoint."""
 
@@ -146,6 +153,7 @@ class Trainer:
         if codec is not None:
             start_from_codec(model, codec, self.generator)
         self.model = model.to(device)
+        self.targets = None if codec is None else code_targets(codec, self.config.num_codebooks, device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
         self.head = SymbolHead(self.config.dim, SEMANTIC_BEGIN).to(device)
         self.optimizer = torch.optim.AdamW(self._groups(), betas=(0.9, 0.98), fused=True)
@@ -180,10 +188,9 @@ class Trainer:
     def train_step(self, utterances: Sequence[Utterance], progress: float) -> Losses:
         """One optimiser step."""
         batch = collate(utterances, self.config).to(self.device)
-        columns = corrupted(batch, self.config, CORRUPTION, self.generator)
-        frames = batch.num_frames
-        chosen = (torch.rand(frames, generator=self.generator) < FAST_SHARE).to(self.device)
-        losses = compute_losses(self.model, self.head, batch, columns, chosen)
+        share = CORRUPTIONS[int(torch.randint(len(CORRUPTIONS), (), generator=self.generator))]
+        columns = corrupted(batch, self.config, share, self.generator)
+        losses = compute_losses(self.model, self.head, batch, columns, self.targets, dropout=STATE_DROPOUT)
         self.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -192,7 +199,7 @@ class Trainer:
         self.optimizer.step()
         average_into(self.averaged, self.model, min(AVERAGE_DECAY, self.step / (self.step + 10)))
         self.step += 1
-        self.frames += frames
+        self.frames += batch.num_frames
         return losses
 
     def passes(self, progress: float) -> Iterator[list[Utterance]]:
@@ -208,7 +215,7 @@ class Trainer:
         parts: dict[str, list[Tensor]] = {}
         for start in range(0, len(self.held_out), 8):
             batch = collate(self.held_out[start : start + 8], self.config).to(self.device)
-            for name, value in vars(compute_losses(self.averaged, self.head, batch, batch.columns, None)).items():
+            for name, value in vars(compute_losses(self.averaged, self.head, batch, batch.columns)).items():
                 parts.setdefault(f"held_{name}", []).append(value)
         return {name: round(float(torch.stack(values).mean()), 4) for name, values in parts.items()}
 

@@ -29,12 +29,16 @@ IGNORED = -100
 
 @dataclass(frozen=True, kw_only=True)
 class Utterance:
-    """One clip as columns: `prompt` token ids, `codes` int64 [C, frame], `places` int64 [frame], prompt indices."""
+    """One clip as columns: `prompt` token ids, `codes` int64 [C, frame], `places` int64 [frame], prompt indices.
+
+    `start` is the first frame's number in the clip.
+    """
 
     name: str
     prompt: tuple[int, ...]
     codes: Tensor
     places: Tensor
+    start: int = 0
 
     @property
     def num_frames(self) -> int:
@@ -107,6 +111,7 @@ def make_utterance(record: dict, codes: Tensor, kept: slice, prompts: PromptBuil
         prompt=(*prompt.before, *prompt.after),
         codes=codes[: prompts.config.num_codebooks, kept],
         places=torch.from_numpy(places[kept]) + first,
+        start=kept.start,
     )
 
 

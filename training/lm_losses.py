@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,8 @@ GUIDED_LAYERS = (2, 4)
 """Slow layers whose first head is taught to look at the symbol being spoken."""
 
 SYMBOL_WEIGHT, NEXT_WEIGHT, GUIDE_WEIGHT = 0.5, 0.25, 0.2
-FAST_SHARE = 0.4  # of the frames go through the fast model
+STATE_DROPOUT = 0.1  # of what heads and fast model read
+NEAR_SHARE = 0.5  # of a target goes to codes whose vectors are near the true one's
 
 
 class SymbolHead(nn.Module):
@@ -96,27 +98,65 @@ def guide_loss(q: Tensor, keys: Tensor, place: Tensor) -> Tensor:
     return -(logs * bump).sum(-1).mean()
 
 
-def compute_losses(model: DualAR, head: SymbolHead, batch: Batch, columns: Tensor, chosen: Tensor | None) -> Losses:
+def nearness(directions: Tensor) -> Tensor:
+    """Targets [code, code] for a codebook of unit vectors [code, dim]: what to expect when a code is true.
+
+    Row n gives NEAR_SHARE to all codes by their closeness to n and the rest to n itself. Codes that sound alike are
+    then learned together, and the likeliest code is one in the midst of the likely ones.
+    """
+    squared = 2.0 - 2.0 * directions @ directions.T
+    nearest = squared.topk(9, largest=False).values[:, 1:].mean()
+    near = (-squared / nearest).softmax(-1)
+    return NEAR_SHARE * near + (1.0 - NEAR_SHARE) * torch.eye(len(near), device=near.device)
+
+
+def soft_cross_entropy(logits: Tensor, codes: Tensor, targets: Tensor | None) -> Tensor:
+    """Mean cross-entropy of logits [row, >= N] with rows `codes` [row] of `targets` [N, N], or with the codes alone.
+
+    Ids of N and above (the end of speech) have themselves as the target.
+    """
+    if targets is None:
+        return F.cross_entropy(logits, codes)
+    logs, size = logits.log_softmax(-1), len(targets)
+    is_code = codes < size
+    soft = -(targets[codes[is_code]] * logs[is_code, :size]).sum()
+    hard = -logs[~is_code].gather(1, codes[~is_code][:, None]).sum()
+    return (soft + hard) / len(codes)
+
+
+def compute_losses(
+    model: DualAR,
+    head: SymbolHead,
+    batch: Batch,
+    columns: Tensor,
+    targets: Sequence[Tensor] | None = None,
+    *,
+    dropout: float = 0.0,
+) -> Losses:
     """All losses of a batch whose input is `columns` (perhaps corrupted).
 
-    `chosen` bool [frames] says which frames go through the fast model; None: all.
+    `targets` holds `nearness` of each codebook; None: the codes themselves are the targets.
     """
     states, guide = slow_states(model, columns, batch.place)
     predicting = batch.semantic != IGNORED
-    final = states[predicting]
-    semantic = F.cross_entropy(F.linear(final, compact_head(model)), batch.semantic[predicting])
+    final = F.dropout(states[predicting], dropout)
+    truth = batch.semantic[predicting]
+    logits = F.linear(final, compact_head(model))
+    semantic = soft_cross_entropy(logits, truth, targets[0] if targets else None)
     is_frame = batch.place[predicting] != IGNORED
     spoken = final[is_frame]
     now, following = head(spoken)
     at_frames = batch.place != IGNORED
     true_now = batch.now[at_frames]
     codes = batch.codes[at_frames]
-    if chosen is not None:
-        spoken, codes = spoken[chosen], codes[chosen]
-    logits = model.fast_teacher_forced(spoken, codes)
+    fast = model.fast_teacher_forced(spoken, codes)
+    parts = [
+        soft_cross_entropy(fast[:, i - 1], codes[:, i], targets[i] if targets else None)
+        for i in range(1, codes.shape[1])
+    ]
     return Losses(
         semantic=semantic,
-        fast=F.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten()),
+        fast=torch.stack(parts).mean(),
         now=F.cross_entropy(now, true_now),
         next=F.cross_entropy(following, batch.next[at_frames]),
         guide=guide,

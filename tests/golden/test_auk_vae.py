@@ -126,8 +126,8 @@ def test_config_variants(fixture: Golden) -> None:
         compare_variant(name, vae, own, fixture.single)
 
 
-DECODED = (("z", "latents", "in", "input"), ("wav", "audio", "out", "output"))
-ENCODED = (("wav", "audio"), ("mean", "latents"))
+DECODED = (("z", "latents", "in", "input", "dec_z"), ("wav", "audio", "out", "output", "dec_wav"))
+ENCODED = (("wav", "audio", "enc_wav"), ("mean", "latents", "enc_mean"))
 
 
 def partner(key: str, names: tuple[tuple[str, ...], tuple[str, ...]], own: dict[str, Tensor]) -> str | None:

@@ -19,6 +19,7 @@ from oscine.server.app import create_app
 from oscine.server.hearing import ChatBody
 from oscine.server.models import ModelRegistry, ModelSpec
 from oscine.server.routes.answers import _completion
+from oscine.server.state import ServerSettings
 from oscine.types import Timings
 from tests.unit.auk_factory import write_released
 
@@ -41,7 +42,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ModelSpec(id=name, load=partial(oscine.load, folder, **options), num_bytes=1)
         for name, folder in folders.items()
     ]
-    with serving(create_app(ModelRegistry(specs, engine))) as url:
+    with serving(create_app(ModelRegistry(specs, engine), ServerSettings(max_audio_s=2.0))) as url:
         yield url
 
 
@@ -175,3 +176,8 @@ def test_silence_instead_of_words_is_an_error_not_an_answer(web: httpx.Client) -
     response = web.post("/v1/chat/completions", json=message(HEARD) | {"modalities": ["text", "audio"]})
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "generation_error"
+
+
+def test_a_recording_beyond_the_limit_is_refused_by_its_length(web: httpx.Client) -> None:
+    audio = {"audio": base64.b64encode(reference_wav(3.0)).decode()}
+    refused(web.post(EDITS, json={"model": "auk", **PITCH} | audio), 422, "audio")

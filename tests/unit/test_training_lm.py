@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from training.alignment import align, frame_places
-from training.export import halved, write_folder
+from training.export import halved, sharpened, write_folder
 from training.lm import Trainer, initialise, model_config, start_from_codec
 from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, make_utterance
-from training.lm_losses import compact_head, slow_states
+from training.lm_losses import compact_head, nearness, slow_states, soft_cross_entropy
 from training.tokenizer import SEMANTIC_BEGIN, alphabet, build_tokenizer
 
 import oscine
@@ -181,6 +181,34 @@ def test_codes_that_sound_alike_start_alike(config: LMConfig) -> None:
     near, far = torch.cosine_similarity(fast[4, 4:8], fast[[5, 6], 4:8]).tolist()
     assert near > 0.97 > far
     assert 0.01 < table.detach().std().item() < 0.1
+
+
+def test_a_target_favours_the_code_itself_then_those_near_it() -> None:
+    angles = torch.tensor([0.0, 0.1, 0.2, 1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 5.5])
+    targets = nearness(torch.stack([angles.cos(), angles.sin()], dim=-1))
+    torch.testing.assert_close(targets.sum(-1), torch.ones(10))
+    assert targets[0].argsort(descending=True)[:4].tolist() == [0, 1, 2, 9]
+    assert targets[0, 0] > 0.5
+
+
+def test_soft_targets_are_least_where_they_are_met_and_spare_the_end_of_speech() -> None:
+    targets = nearness(
+        torch.nn.functional.normalize(torch.randn(12, 4, generator=torch.Generator().manual_seed(1)), dim=-1)
+    )
+    codes = torch.tensor([3, 12, 0])
+    hard = torch.full((3, 13), -20.0).scatter(1, codes[:, None], 20.0)
+    met = torch.cat([targets[codes.clamp_max(11)].log(), torch.full((3, 1), -40.0)], dim=1)
+    met[1] = hard[1]
+    assert soft_cross_entropy(met, codes, targets) < soft_cross_entropy(hard, codes, targets)
+    assert soft_cross_entropy(hard, codes, None) < 1e-6
+    assert soft_cross_entropy(hard[1:2], codes[1:2], targets) < 1e-6
+
+
+def test_sharpening_turns_the_fast_logits_alone(config: LMConfig) -> None:
+    weights = DualAR(config).state_dict()
+    changed = sharpened(weights, 2.0)
+    assert {n for n in weights if not torch.equal(weights[n], changed[n])} == {"fast_output.weight"}
+    assert torch.equal(changed["fast_output.weight"], 2.0 * weights["fast_output.weight"])
 
 
 def test_a_run_learns_and_resumes_where_it_stopped(tmp_path: Path, utterances: list[Utterance]) -> None:

@@ -41,6 +41,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-chars", type=int, default=100_000, metavar="N", help="of a text (default: %(default)s)")
     limits.add_argument("--max-body-mb", type=int, default=32, metavar="N", help="of a request (default: %(default)s)")
     limits.add_argument(
+        "--max-audio-s", type=float, default=1800, metavar="S", help="of a recording to work on (default: %(default)s)"
+    )
+    limits.add_argument(
         "--model-memory", type=float, metavar="GB", help="for the weights of all loaded models (default: no limit)"
     )
     limits.add_argument("--idle-unload-s", type=float, metavar="S", help="unload models idle for so long")
@@ -66,9 +69,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"oscine: warning: anybody who can reach {args.host} may use this server; see --api-key", file=sys.stderr)
     models, settings = make_registry(args), make_settings(args, key)
     logging.getLogger("oscine").setLevel(logging.INFO)
+    streams = logging.getLogger("oscine.stream")
+    level = streams.level
+    streams.setLevel(logging.WARNING)  # the server's own line about a request says it all
     try:
         return _serve(models, settings, args)
     finally:
+        streams.setLevel(level)
         models.close()
 
 
@@ -76,7 +83,7 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
     """The settings that the arguments ask for. Raises InvalidRequest for one out of range."""
     from oscine.server.state import ServerSettings
 
-    for name in ("max_requests", "max_chars", "max_body_mb", "shutdown_s"):
+    for name in ("max_requests", "max_chars", "max_body_mb", "max_audio_s", "shutdown_s"):
         if getattr(args, name) < 1:
             raise InvalidRequest(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
     return ServerSettings(
@@ -84,6 +91,7 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
         max_requests=args.max_requests,
         max_input_chars=args.max_chars,
         max_body_bytes=args.max_body_mb << 20,
+        max_audio_s=args.max_audio_s,
     )
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
 from oscine.errors import GenerationError, InvalidRequest, QueueFull
+from oscine.options import RequestOptions
 from oscine.server.metrics import Metrics
 from oscine.server.models import ModelRegistry
 
@@ -36,6 +37,8 @@ class ServerSettings:
     max_requests: int = 64
     max_input_chars: int = 100_000
     max_body_bytes: int = 32 << 20
+    max_audio_s: float = 1800.0
+    """Of a recording to edit or to listen to; a voice's reference is bounded by what models can use."""
     max_batch_items: int = 32
     batch_parallel: int = 4
     websocket_idle_s: float = 300.0
@@ -60,8 +63,10 @@ class ServerState:
         """Loads the default model and lets it say a word, so that the first request finds everything in place."""
         with self.models.use(self.models.default) as model:
             if "speech" in model.capabilities.tasks:
+                options = {"seed": 0, "max_new_tokens": 8, "num_steps": 1}  # as little as can be asked for
+                fitting = {name: value for name, value in options.items() if name in model.capabilities.options}
                 try:
-                    model.generate("Hello.", seed=0)
+                    model.generate("Hello.", **cast(RequestOptions, fitting))
                 except GenerationError as error:  # a bad draw is no reason to serve nobody
                     _log.warning("warm-up: %s", error.message)
         self.ready = True

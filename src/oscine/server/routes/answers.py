@@ -53,7 +53,7 @@ def answer_routes(state: ServerState) -> APIRouter:
             raise InvalidRequest("file: the recording is missing", param="file")
 
         def wanted(capabilities: Capabilities) -> Wanted:
-            audio = read_audio(files["file"], max_seconds=None, param="file")
+            audio = read_audio(files["file"], max_seconds=state.settings.max_audio_s, param="file")
             return Wanted(task="transcribe", audio=audio, **form.options_for(capabilities))
 
         result = await _answer(state, request, form.model, wanted)
@@ -69,7 +69,7 @@ def answer_routes(state: ServerState) -> APIRouter:
         _check_chat(body, question)
 
         def wanted(capabilities: Capabilities) -> Wanted:
-            audio = read_audio(data, max_seconds=None, param="messages")
+            audio = read_audio(data, max_seconds=state.settings.max_audio_s, param="messages")
             task = "converse" if body.speaks else "ask"
             return Wanted(task=task, text=question, audio=audio, **body.options_for(capabilities))  # type: ignore[arg-type]
 

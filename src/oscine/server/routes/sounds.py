@@ -43,7 +43,11 @@ def sound_routes(state: ServerState) -> APIRouter:
     async def edit(request: Request) -> Response:
         body, upload = await _edit_body(request)
         request.state.facts |= {"task": body.task, "format": body.response_format}
-        return await respond(state, request, body.model, body, _maker(lambda: _wanted_edit(body, upload), body))
+
+        def wanted() -> Wanted:
+            return _wanted_edit(body, upload, state.settings.max_audio_s)
+
+        return await respond(state, request, body.model, body, _maker(wanted, body))
 
     return router
 
@@ -57,14 +61,14 @@ def _maker(wanted: Callable[[], Wanted], output: OutputSettings) -> Callable[[Mo
     return make
 
 
-def _wanted_edit(body: EditBody, upload: bytes | None) -> Wanted:
+def _wanted_edit(body: EditBody, upload: bytes | None, max_seconds: float) -> Wanted:
     data = upload if upload is not None else audio_bytes(body.audio, "audio") if body.audio else None
     slots = body.slots()
     if slots and body.task is None:
         raise InvalidRequest(f"unknown field {next(iter(slots))!r}: no task is given", param=next(iter(slots)))
     return Wanted(
         task="edit",
-        audio=None if data is None else read_audio(data, max_seconds=None, param="audio"),
+        audio=None if data is None else read_audio(data, max_seconds=max_seconds, param="audio"),
         edit=None if body.task is None else Edit(name=body.task, slots=slots),
         ref_text=body.ref_text or None,
         **body.options(),

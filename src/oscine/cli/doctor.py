@@ -15,7 +15,7 @@ from oscine.cli.units import human_bytes, human_count
 from oscine.errors import MissingFile
 
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "bf16", "i8mm")
-_OPTIONAL = {"av": "aac, m4a, webm", "soxr": "server", "fastapi": "server"}
+_OPTIONAL = {"av": "aac, m4a, webm", "fastapi": "server"}
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:

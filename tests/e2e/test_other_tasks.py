@@ -1,14 +1,16 @@
-"""Tasks beside speech through the command line, on the tiny Audex checkpoint."""
+"""Tasks beside speech through the command line, on the tiny Audex and AuK checkpoints."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 
 from oscine.cli.main import main
+from tests.unit.auk_factory import write_released
 
 AUDEX = Path(__file__).parents[1] / "golden" / "data" / "audex" / "tiny_audex"
 
@@ -69,3 +71,22 @@ def test_what_cannot_be_done_is_refused_by_name(
     assert main([*arguments, "--model", str(AUDEX)]) == 2
     assert words in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_is_edited_by_a_task_and_its_needs_are_checked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = ["--model", str(write_released(tmp_path / "ckpts"))]
+    noisy = tmp_path / "noisy.wav"
+    soundfile.write(noisy, 0.1 * np.random.default_rng(0).standard_normal(16000), 16000)
+    out = tmp_path / "clean.wav"
+    assert main(["edit", str(noisy), "--task", "denoise", "-o", str(out), "--num-steps", "2", "--json", *model]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["finish_reason"] == "stop"
+    assert soundfile.info(out).duration == pytest.approx(1.0, abs=0.1)
+    assert main(["edit", str(noisy), "--task", "replace", "--set", "old=a", "-o", str(out), *model]) == 2
+    assert "new" in capsys.readouterr().err
+    assert main(["edit", str(noisy), "--task", "fly", "-o", str(out), *model]) == 2
+    assert "denoise" in capsys.readouterr().err
+    assert main(["tasks", *model]) == 0
+    assert "--task denoise" in capsys.readouterr().out

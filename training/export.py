@@ -74,8 +74,9 @@ def write_folder(
     }.items():
         (folder / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     build_tokenizer().save(str(folder / "tokenizer.json"))
-    save_file(halved(weights), folder / "model.safetensors")
-    save_file(halved(codec_weights), folder / "codec.safetensors")
+    for name, tensors in {"model.safetensors": weights, "codec.safetensors": codec_weights}.items():
+        save_file(halved(tensors), folder / name)
+        (folder / name).chmod(0o644)
 
 
 def sharpened(weights: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:

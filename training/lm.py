@@ -26,7 +26,7 @@ from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
 from training.common import Log, average_into, learning_rate, save
 from training.encode import load_codec
-from training.lm_data import Utterance, batches, collate, corrupted, load_utterances, split
+from training.lm_data import Utterance, batches, collate, corrupted, cropped, load_utterances, split
 from training.lm_losses import STATE_DROPOUT, Losses, SymbolHead, compute_losses, nearness
 from training.quantize import codebooks
 from training.tokenizer import END, SEMANTIC_BEGIN, build_tokenizer
@@ -35,6 +35,7 @@ SEED = 1
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 5e-2, 0.998
 WARMUP_STEPS = 100
 CORRUPTIONS = (0.05, 0.15, 0.4)  # shares of the input codes drawn anew, one of them in each batch
+CROPPED = 0.5  # of the utterances are cut to some of their words
 MAX_COLUMNS = 1600  # of a batch, padding included
 FIRST_FRAMES, ALL_FROM = 60, 0.2  # curriculum: frames an utterance may have at first, when all take part
 LOG_EVERY, SAVE_S, EVALUATE_S = 50, 180.0, 300.0
@@ -207,7 +208,9 @@ class Trainer:
         longest = max(u.num_frames for u in self.trained)
         limit = FIRST_FRAMES + (longest - FIRST_FRAMES) * min(1.0, progress / ALL_FROM)
         fitting = [u for u in self.trained if u.num_frames <= limit]
-        return batches(fitting or self.trained, MAX_COLUMNS, self.generator)
+        drawn = torch.rand(len(fitting), generator=self.generator) < CROPPED
+        mixed = [cropped(u, self.generator) if crop else u for u, crop in zip(fitting, drawn.tolist(), strict=True)]
+        return batches(mixed or self.trained, MAX_COLUMNS, self.generator)
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:

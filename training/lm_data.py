@@ -17,9 +17,11 @@ from oscine.text.frontend import get_frontend
 from training.alignment import align, frame_places
 from training.dataset import Clips, load_clips, read_meta
 from training.mismatch import MAX_MISMATCH, mismatch
-from training.tokenizer import FRONTEND
+from training.tokenizer import FRONTEND, build_tokenizer
 
 SPEAKER = "<|speaker:0|>"
+SPEAKER_ID, SPACE_ID = (build_tokenizer().token_to_id(token) for token in (SPEAKER, " "))
+PROMPT_SUFFIX = 5  # tokens behind the text: `<|im_end|>`, line break, `<|im_start|>`, role, `<|voice|>`
 LEAD_S, TAIL_S = 0.15, 0.25  # silence kept at both ends
 SPEECH_SHARE = 0.02  # of the loudest window's level: what is no silence
 WINDOW = 240  # samples in which the level is taken
@@ -124,6 +126,33 @@ def speech_frames(clips: Clips, index: int, frame_length: int, num_frames: int) 
     start = int((loud[0] * WINDOW - LEAD_S * rate) // frame_length)
     end = -int(-((loud[-1] + 1) * WINDOW + TAIL_S * rate) // frame_length)
     return slice(max(0, start), min(num_frames, end))
+
+
+def cropped(utterance: Utterance, generator: torch.Generator) -> Utterance:
+    """Some words in a row of an utterance with their frames; the utterance itself if it has fewer than three words.
+
+    Nothing can be learned by heart from the start of a sentence when it starts anywhere. A crop need not end with a
+    mark, as all whole texts do.
+    """
+    first = utterance.prompt.index(SPEAKER_ID) + 1
+    last = len(utterance.prompt) - PROMPT_SUFFIX
+    gaps = [i for i in range(first, last) if utterance.prompt[i] == SPACE_ID]
+    starts, ends = [first, *(g + 1 for g in gaps)], [*gaps, last]
+    if len(starts) < 3:
+        return utterance
+    count = int(torch.randint(2, len(starts) + 1, (), generator=generator))
+    at = int(torch.randint(len(starts) - count + 1, (), generator=generator))
+    start, end = starts[at], ends[at + count - 1]
+    inside = (utterance.places >= (start if at else 0)) & (utterance.places < end)
+    if not inside.any():
+        return utterance
+    prompt = (*utterance.prompt[:first], *utterance.prompt[start:end], *utterance.prompt[last:])
+    return Utterance(
+        name=utterance.name,
+        prompt=prompt,
+        codes=utterance.codes[:, inside],
+        places=(utterance.places[inside] - (start - first)).clamp_min(first - 1),
+    )
 
 
 def split(utterances: Sequence[Utterance]) -> tuple[list[Utterance], list[Utterance]]:

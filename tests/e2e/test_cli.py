@@ -49,7 +49,12 @@ def test_ctrl_c_leaves_no_half_written_file_and_exits_130(tmp_path: Path) -> Non
     text = tmp_path / "long.txt"
     text.write_text("This sentence is said again and again, and it never ends. " * 400)
     command = [sys.executable, "-m", "oscine", "say", "--file", str(text), "--model", str(FOLDER), "-o", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )
     deadline = time.monotonic() + 90
     while not list(tmp_path.glob("*long*part*")) + list(tmp_path.glob(".*")) and time.monotonic() < deadline:
         assert process.poll() is None, process.stderr and process.stderr.read()

@@ -44,8 +44,17 @@ sys.exit(main(sys.argv[1:]))
 def fake(*arguments: str, chunks: int = 3, pause: float = 0.0, stdout: object = subprocess.PIPE) -> subprocess.Popen:
     code = FAKE.format(chunks=chunks, pause=pause)
     return subprocess.Popen(
-        [sys.executable, "-c", code, "say", "Hi", *arguments], stdout=stdout, stderr=subprocess.PIPE, text=False
+        [sys.executable, "-c", code, "say", "Hi", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=False,
+        preexec_fn=heed_interrupts,
     )  # type: ignore[call-overload,no-any-return]
+
+
+def heed_interrupts() -> None:
+    """Undoes what the background job of a shell does, which ignores SIGINT for itself and its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_help_imports_nothing_heavy() -> None:

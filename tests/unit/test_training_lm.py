@@ -10,7 +10,7 @@ import torch
 from training.alignment import align, frame_places
 from training.export import halved, sharpened, write_folder
 from training.lm import Trainer, initialise, model_config, start_from_codec
-from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, make_utterance
+from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, cropped, make_utterance
 from training.lm_losses import compact_head, nearness, slow_states, soft_cross_entropy
 from training.tokenizer import SEMANTIC_BEGIN, alphabet, build_tokenizer
 
@@ -136,6 +136,29 @@ def test_batches_hold_everything_once_and_stay_within_their_size(utterances: lis
     assert sorted(u.name for group in groups for u in group) == [u.name for u in utterances]
     assert all(len(group) * max(u.num_columns for u in group) <= 160 for group in groups)
     assert any(len(group) > 1 for group in groups)
+
+
+def test_a_crop_keeps_whole_words_with_their_frames(config: LMConfig) -> None:
+    prompts = PromptBuilder(build_tokenizer(), config)
+    record = {"text": "We saw two men.", "phonemes": "wi sˈɔ tˈu mˈɛn.", "durations": [4, *[3] * 16, 4]}
+    codes = torch.arange(40).repeat(6, 1)
+    whole = make_utterance({**record, "id": "w"}, codes, slice(0, 35), prompts, 960)
+    text = [build_tokenizer().id_to_token(i) for i in whole.prompt[8:-5]]
+    generator, seen = torch.Generator().manual_seed(1), set()
+    for _ in range(40):
+        part = cropped(whole, generator)
+        said = "".join(build_tokenizer().id_to_token(i) for i in part.prompt[8:-5])
+        seen.add(said)
+        assert said in "".join(text)
+        assert set(said.rstrip(".").split(" ")) <= set("".join(text).rstrip(".").split(" "))
+        assert (part.prompt[:8], part.prompt[-5:]) == (whole.prompt[:8], whole.prompt[-5:])
+        assert part.codes.shape[1] == len(part.places) > 0
+        assert 7 <= int(part.places.min()) <= int(part.places.max()) < len(part.prompt) - 5
+        heard = [part.prompt[i] for i in part.places if i > 7]
+        assert set(heard) <= set(part.prompt[8:-5])
+        at = int((whole.codes[0] == part.codes[0, -1]).nonzero()[0])
+        assert whole.prompt[whole.places[at]] == part.prompt[part.places[-1]]
+    assert len(seen) > 4
 
 
 def test_corruption_touches_codes_only_and_keeps_both_places_of_the_first(

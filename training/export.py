@@ -25,8 +25,10 @@ from training.encode import load_codec
 from training.lm import initialise, model_config
 from training.tokenizer import FRONTEND, build_tokenizer
 
-SAMPLING = {"do_sample": True, "temperature": 0.7, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
+SAMPLING = {"do_sample": True, "temperature": 0.5, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
 SPEAKERS = {"michael": 0}
+RAS_WINDOW = 0
+"""No redraw of repeated codes: at 25 frames a second vowels and pauses repeat theirs, and a redraw only adds noise."""
 
 
 def cut_codec(codec: Codec, num_codebooks: int) -> tuple[CodecConfig, dict[str, Tensor]]:
@@ -68,7 +70,7 @@ def write_folder(
         "speakers": SPEAKERS,
     }
     for name, content in {
-        "config.json": {**values, "codec_config": dataclasses.asdict(config)},
+        "config.json": {**values, "ras_window_size": RAS_WINDOW, "codec_config": dataclasses.asdict(config)},
         "generation_config.json": sampling,
         "preprocessor_config.json": front,
     }.items():

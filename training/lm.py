@@ -188,6 +188,7 @@ class Trainer:
 
     def train_step(self, utterances: Sequence[Utterance], progress: float) -> Losses:
         """One optimiser step."""
+        torch.manual_seed(SEED + self.step)  # for dropout, so that a resumed run is the same run
         batch = collate(utterances, self.config).to(self.device)
         share = CORRUPTIONS[int(torch.randint(len(CORRUPTIONS), (), generator=self.generator))]
         columns = corrupted(batch, self.config, share, self.generator)

@@ -240,8 +240,8 @@ def test_a_run_learns_and_resumes_where_it_stopped(tmp_path: Path, utterances: l
 
     torch.set_num_threads(1)
     trainer = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"))
-    first = steps(trainer, 100)
-    assert sum(first[-5:]) < 0.93 * sum(first[:5])
+    first = steps(trainer, 60)
+    assert sum(first[-9:]) < 0.97 * sum(first[:9])
     torch.save(trainer.state(), tmp_path / "last.pt")
     expected = steps(trainer, 2)
     resumed = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"))

@@ -1,8 +1,8 @@
-"""Trains the small codec: `python -m training.codec --data DIR --out training/runs/codec --minutes 45`.
+"""Trains the codec's decoder on given codes: `python -m training.codec --data DIR ... --out DIR`.
 
-Encoder, quantisers and decoder learn together on spectral losses, codebook losses and a phoneme head on the semantic
-code. Run again with the same `--out` to resume from the last checkpoint. Afterwards the encoder and the codes are
-final: `training.encode` exports the codes and `training.codec_gan` goes on with the decoder alone.
+The codes are those of `training.factors`; the decoder learns to speak them. Because the codes hold the phase of the
+voice, it can be compared with the teacher wave against wave at low frequencies, and by its spectra above. Later a
+discriminator joins in. Run again with the same `--out` to resume. `training.encoder` adds the other direction.
 """
 
 from __future__ import annotations
@@ -16,97 +16,166 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.codec_layers import ResidualUnit
+from training.coded import Segment, Segments, Source
 from training.common import Log, average_into, learning_rate, save
-from training.dataset import Clips, load_clips
+from training.discriminator import Discriminator, discriminator_loss, generator_losses
+from training.factors import CODEBOOK_SIZE, FRAME, NUM_CODEBOOKS, code_features, read_codebook
 from training.fast_conv import use_fast_kernels
-from training.losses import SpectralLoss
-from training.quantize import (
-    CodeMemory,
-    PhonemeHead,
-    codebooks,
-    draw_depths,
-    quantise,
-    start_from_principal_axes,
-)
+from training.losses import SpectralLoss, WaveLoss, mel_filters
 
 CONFIG = CodecConfig(
     sample_rate=24000,
     encoder_dim=8,
-    encoder_rates=(3, 4, 4, 5),
+    encoder_rates=(10, 5, 3, 2),
     encoder_transformer_layers=(0, 0, 0, 0),
     encoder_window=64,
-    latent_dim=192,
+    latent_dim=256,
     decoder_dim=256,
-    decoder_rates=(3, 4, 4, 5),
+    decoder_rates=(2, 3, 5, 10),
     transformer_head_dim=64,
-    semantic_codebook_size=1024,
-    n_residual_codebooks=7,
-    residual_codebook_size=1024,
-    codebook_dim=8,
-    downsample_factors=(2, 2),
-    pre_n_layer=2,
-    pre_n_head=3,
-    pre_intermediate_size=576,
+    semantic_codebook_size=CODEBOOK_SIZE,
+    n_residual_codebooks=NUM_CODEBOOKS - 1,
+    residual_codebook_size=CODEBOOK_SIZE,
+    codebook_dim=32,
+    downsample_factors=(4,),
+    pre_n_layer=1,
+    pre_n_head=4,
+    pre_intermediate_size=512,
     post_n_layer=4,
-    post_n_head=3,
-    post_n_local_heads=3,
-    post_intermediate_size=576,
+    post_n_head=4,
+    post_n_local_heads=4,
+    post_intermediate_size=768,
     quantizer_window=24,
 )
 SEED = 1
-BATCH, SEGMENT_FRAMES = 4, 32
-UNQUANTISED_STEPS = 200  # the codec first learns to copy; then codebooks start from the vectors it makes
+BATCH, SEGMENT_FRAMES, SKIPPED_FRAMES = 4, 40, 4  # the first frames lack their past and are not compared
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 1e-2, 0.998
-CODEBOOK_SPEED = 4.0
+DISCRIMINATOR_RATE, DISCRIMINATOR_ALONE = 4e-4, 60
 SPEECH_LEVEL = 0.08  # root mean square of the clips
-PHONEME_WEIGHT, MAGNITUDE_WEIGHT = 0.5, 0.5
-EARLY_STEPS, EARLY_REVIVE_EVERY = 600, 20  # codebooks chase a moving target at first
-REVIVE_EVERY, REVIVE_UNTIL = 100, 0.8
-LOG_EVERY, SAVE_EVERY, EVALUATE_EVERY = 25, 100, 300
-LABEL_POINTS = (-240, 240)  # samples from a frame's start; before its centre, since the encoder sees no future
+MEL_WEIGHT, MAGNITUDE_WEIGHT, WAVE_WEIGHT = 5.0, 1.0, 1.0
+PHASE_WEIGHT, ENVELOPE_WEIGHT = 1.5, 3.0
+FIRST_STEPS, FIRST_BATCH = (
+    900,
+    8,
+)  # at first the features alone learn what they should hold: beside spectra it takes long
+SCORE_WEIGHT, MATCH_WEIGHT = 0.1, 0.4
+HELD_OUT_EVERY = 80
+LOG_EVERY, SAVE_EVERY, EVALUATE_EVERY = 25, 100, 500
+
+PHASE_BLOCK = 2
+"""Decoder blocks before the features from which the phase is read in training."""
+
+PHASE_HOP = 50
+"""Samples between two of those features: 24,000 / (20 * 4 * 2 * 3)."""
+
+ENVELOPE_HOP, ENVELOPE_WINDOW, ENVELOPE_BANDS = 300, 900, 60
+"""The spectrum that latents, 300 samples apart, must know of; the window is short enough to show single sounds."""
+
+
+class PhaseHead(nn.Module):
+    """Reads the harmonics of the voice off features in the middle of the decoder; exists only in training."""
+
+    def __init__(self, channels: int, harmonics: int) -> None:
+        super().__init__()
+        self.out = nn.Conv1d(channels, 2 * harmonics, 1)
+        self.register_buffer("numbers", torch.arange(1, harmonics + 1)[None, :, None], persistent=False)
+
+    def forward(self, features: Tensor, phase: Tensor, voiced: Tensor) -> Tensor:
+        """features [B, channel, time], phase and voiced [B, time] → mean squared error where voiced."""
+        angles = 2.0 * torch.pi * phase[:, None] * self.get_buffer("numbers")
+        target = torch.cat([angles.cos(), angles.sin()], dim=1)
+        error = (self.out(features) - target).square().mean(1)
+        return (error * voiced).sum() / voiced.sum().clamp_min(1.0)
+
+
+class EnvelopeHead(nn.Module):
+    """Reads the teacher's log-mel spectrum off features; exists only in training. Time steps are ENVELOPE_HOP apart."""
+
+    def __init__(self, channels: int, stride: int) -> None:
+        super().__init__()
+        self.out = nn.Conv1d(channels, ENVELOPE_BANDS, stride, stride=stride)
+        filters = mel_filters(ENVELOPE_WINDOW // 2 + 1, ENVELOPE_BANDS, CONFIG.sample_rate)
+        self.register_buffer("filters", filters, persistent=False)
+        self.register_buffer("hann", torch.hann_window(ENVELOPE_WINDOW), persistent=False)
+
+    def target(self, audio: Tensor) -> Tensor:
+        """Log-mel spectra [B, band, step] centred in steps of audio [B, 1, sample]."""
+        side = (ENVELOPE_WINDOW - ENVELOPE_HOP) // 2
+        hann = self.get_buffer("hann")
+        spectrum = torch.stft(
+            F.pad(audio[:, 0], (side, side)),
+            ENVELOPE_WINDOW,
+            ENVELOPE_HOP,
+            window=hann,
+            center=False,
+            return_complex=True,
+        )
+        return (self.get_buffer("filters") @ spectrum.abs() * (2.0 / ENVELOPE_WINDOW)).clamp_min(1e-4).log()
+
+    def forward(self, features: Tensor, target: Tensor) -> Tensor:
+        """Mean distance of what features [B, channel, time] say from `target`, the first SKIPPED_FRAMES left out."""
+        at = SKIPPED_FRAMES * FRAME // ENVELOPE_HOP
+        return F.l1_loss(self.out(features)[..., at:], target[..., at:])
+
+
+def middle_features(codec: Codec, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """(latents, features after PHASE_BLOCK decoder blocks), both [B, channel, time], of codes [B, C, frame]."""
+    latents: Tensor = codec.quantizer.decode(codes)
+    x = latents
+    for block in codec.decoder.model[: PHASE_BLOCK + 1]:
+        x = block(x)
+    return latents, x
+
+
+def audio_from(codec: Codec, features: Tensor) -> Tensor:
+    """Audio [B, 1, sample] from the features of `middle_features`."""
+    x = features
+    for block in codec.decoder.model[PHASE_BLOCK + 1 :]:
+        x = block(x)
+    return torch.tanh(x)
 
 
 class Trainer:
     """Everything a run holds; `state` and `restore` are its checkpoint."""
 
-    def __init__(self, clips: Clips, out: Path, device: torch.device) -> None:
+    def __init__(self, segments: Segments, codebook: Path, out: Path, device: torch.device) -> None:
         torch.manual_seed(SEED)
-        self.clips, self.out, self.device = clips, out, device
+        self.segments, self.out, self.device = segments, out, device
         self.generator = torch.Generator().manual_seed(SEED)
         codec = Codec(CONFIG)
         initialise(codec)
+        start_codebooks(codec, read_codebook(codebook)[1])
         self.codec = codec.to(device)
+        self.codec.encoder.requires_grad_(False)
+        self.codec.quantizer.pre_module.requires_grad_(False)
+        self.codec.quantizer.downsample.requires_grad_(False)
         self.averaged = copy.deepcopy(self.codec).requires_grad_(False).eval()
         use_fast_kernels(self.codec)
-        self.head = PhonemeHead(CONFIG.latent_dim, len(clips.symbols), len(LABEL_POINTS)).to(device)
-        self.loss = SpectralLoss(CONFIG.sample_rate).to(device)
-        self.memory = CodeMemory(self.codec.quantizer, self.generator)
-        self.optimizer = torch.optim.AdamW(self._groups(), betas=(0.8, 0.98), fused=True)
-        self.step, self.seconds = 0, 0.0
-        self.latents: list[Tensor] = []
-        frames = torch.arange(SEGMENT_FRAMES)[:, None] * CONFIG.frame_length
-        self.label_offsets = frames + torch.tensor(LABEL_POINTS)
-
-    def _groups(self) -> list[dict]:
-        """Optimiser groups; codebooks move faster, so that they keep up with the vectors they stand for."""
-        books = [q.codebook.weight for q in codebooks(self.codec.quantizer)]
-        rest = [p for p in self.codec.parameters() if all(p is not book for book in books)]
-        return [
-            {"params": [*rest, *self.head.parameters()], "scale": 1.0, "weight_decay": WEIGHT_DECAY},
-            {"params": books, "scale": CODEBOOK_SPEED, "weight_decay": 0.0},
-        ]
+        channels = CONFIG.decoder_dim >> PHASE_BLOCK
+        self.head = PhaseHead(channels, 6).to(device)
+        self.envelopes = nn.ModuleList(
+            [EnvelopeHead(CONFIG.latent_dim, 1), EnvelopeHead(channels, ENVELOPE_HOP // PHASE_HOP)]
+        ).to(device)
+        self.spectral, self.wave = SpectralLoss(CONFIG.sample_rate).to(device), WaveLoss(CONFIG.sample_rate).to(device)
+        self.discriminator = Discriminator(level=SPEECH_LEVEL).to(device)
+        learning = [p for p in self.codec.parameters() if p.requires_grad]
+        self.learning = [*learning, *self.head.parameters(), *self.envelopes.parameters()]
+        self.optimizer = torch.optim.AdamW(self.learning, betas=(0.8, 0.98), weight_decay=WEIGHT_DECAY, fused=True)
+        self.judge_optimizer = torch.optim.AdamW(self.discriminator.parameters(), betas=(0.8, 0.98), fused=True)
+        self.step, self.judged, self.seconds = 0, 0, 0.0
 
     def state(self) -> dict:
         """Checkpoint content."""
-        parts = {"codec": self.codec, "averaged": self.averaged, "head": self.head, "optimizer": self.optimizer}
-        return {name: part.state_dict() for name, part in parts.items()} | {
+        names = ("codec", "averaged", "head", "envelopes", "discriminator", "optimizer", "judge_optimizer")
+        return {name: getattr(self, name).state_dict() for name in names} | {
             "step": self.step,
+            "judged": self.judged,
             "seconds": self.seconds,
             "generator": self.generator.get_state(),
             "config": dataclasses.asdict(CONFIG),
@@ -115,99 +184,92 @@ class Trainer:
     def restore(self, path: Path) -> None:
         """Continues from a checkpoint."""
         content = torch.load(path, weights_only=True, map_location=self.device)
-        for name in ("codec", "averaged", "head", "optimizer"):
+        for name in ("codec", "averaged", "head", "envelopes", "discriminator", "optimizer", "judge_optimizer"):
             getattr(self, name).load_state_dict(content[name])
-        self.step, self.seconds = content["step"], content["seconds"]
+        self.step, self.judged, self.seconds = content["step"], content["judged"], content["seconds"]
         self.generator.set_state(content["generator"].cpu())
 
-    def train_step(self, progress: float, log: Log) -> None:
-        """One optimiser step on one batch."""
-        length = SEGMENT_FRAMES * CONFIG.frame_length
-        audio, labels = self.clips.segments(self.generator, BATCH, length, self.label_offsets)
-        audio, labels = audio.to(self.device), labels.to(self.device)
-        quantizer = self.codec.quantizer
-        z = quantizer.pre_module(quantizer.downsample(self.codec.encoder(audio)))
-        depths = draw_depths(BATCH, CONFIG.n_residual_codebooks, self.generator).to(self.device)
-        q = quantise(quantizer, z, depths, self.memory)
-        passed = self.step < UNQUANTISED_STEPS
-        output = self.codec.decoder(quantizer.upsample(quantizer.post_module(z if passed else q.total)))
-        mel, magnitude = self.loss(output, audio)
-        phoneme, accuracy = self.head(z if passed else q.semantic, labels)
-        total = mel + MAGNITUDE_WEIGHT * magnitude + PHONEME_WEIGHT * phoneme
-        norm = self._descend(total if passed else total + q.loss, progress)
-        log.add(mel=mel, mag=magnitude, vq=q.loss, ph=phoneme, acc=accuracy, norm=norm)
-        self._look_after_codebooks(progress, z.detach())
+    def train_step(self, progress: float, log: Log, *, judge: bool) -> None:
+        """One optimiser step on one batch, with the discriminator if `judge`."""
+        batch, skip = self._draw(BATCH), SKIPPED_FRAMES * FRAME
+        features, phase, envelope = self._middle(batch)
+        output, audio = audio_from(self.codec, features)[..., skip:], batch.audio[..., skip:]
+        mel, magnitude = self.spectral(output, audio)
+        wave = self.wave(output, audio)
+        total = MEL_WEIGHT * mel + MAGNITUDE_WEIGHT * magnitude + WAVE_WEIGHT * wave
+        total = total + PHASE_WEIGHT * phase + ENVELOPE_WEIGHT * envelope
+        if judge:
+            self._teach_discriminator(audio, output.detach(), progress, log)
+            if self.judged > DISCRIMINATOR_ALONE:
+                total = total + self._judge(output, audio, log)
+        norm = self._descend(total, progress)
+        log.add(mel=mel, mag=magnitude, wave=wave, phase=phase, envelope=envelope, norm=norm)
+
+    def first_step(self, progress: float, log: Log) -> None:
+        """One optimiser step of the first half alone, on what its features should hold."""
+        _, phase, envelope = self._middle(self._draw(FIRST_BATCH))
+        log.add(phase=phase, envelope=envelope, norm=self._descend(phase + envelope, progress))
+
+    def _draw(self, batch: int) -> Segment:
+        drawn = self.segments.draw(self.generator, batch, SEGMENT_FRAMES, PHASE_HOP)
+        return Segment(**{name: value.to(self.device) for name, value in vars(drawn).items()})
+
+    def _middle(self, batch: Segment) -> tuple[Tensor, Tensor, Tensor]:
+        """(features, error of the phase, error of the envelope)."""
+        latents, features = middle_features(self.codec, batch.codes)
+        at = SKIPPED_FRAMES * FRAME // PHASE_HOP
+        phase = self.head(features[..., at:], batch.phase[:, at:], batch.voiced[:, at:])
+        early, late = self.envelopes
+        target = early.target(batch.audio)
+        return features, phase, 0.5 * (early(latents, target) + late(features, target))
 
     def _descend(self, loss: Tensor, progress: float) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.optimizer.param_groups[0]["params"], 1.0)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["scale"] * learning_rate(progress, self.step, PEAK_RATE)
+        norm = nn.utils.clip_grad_norm_(self.learning, 2.0)
+        self._set_rate(self.optimizer, progress, PEAK_RATE)
         self.optimizer.step()
         average_into(self.averaged, self.codec, min(AVERAGE_DECAY, self.step / (self.step + 10)))
         self.step += 1
         return norm
 
-    def _look_after_codebooks(self, progress: float, z: Tensor) -> None:
-        if self.step <= UNQUANTISED_STEPS:
-            self.latents = [*self.latents[-9:], z.transpose(1, 2).flatten(0, 1)]
-        if self.step == UNQUANTISED_STEPS:
-            self._start_codebooks(torch.cat(self.latents))
-            return
-        early = self.step < EARLY_STEPS
-        due = self.step > UNQUANTISED_STEPS and progress < REVIVE_UNTIL
-        if due and self.step % (EARLY_REVIVE_EVERY if early else REVIVE_EVERY) == 0:
-            replaced = self.memory.revive(self.averaged.quantizer, 1.0 if early else 2.0)
-            if self.step % REVIVE_EVERY == 0:
-                print("revived", replaced, flush=True)
+    def _teach_discriminator(self, real: Tensor, fake: Tensor, progress: float, log: Log) -> None:
+        loss = discriminator_loss(self.discriminator(real), self.discriminator(fake))
+        self.judge_optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.discriminator.parameters(), 10.0)
+        self._set_rate(self.judge_optimizer, progress, DISCRIMINATOR_RATE)
+        self.judge_optimizer.step()
+        self.judged += 1
+        log.add_rare(judge=loss)
+
+    def _judge(self, output: Tensor, audio: Tensor, log: Log) -> Tensor:
+        self.discriminator.requires_grad_(False)
+        with torch.no_grad():
+            real = self.discriminator(audio)
+        score, match = generator_losses(real, self.discriminator(output))
+        self.discriminator.requires_grad_(True)
+        log.add_rare(score=score, match=match)
+        return SCORE_WEIGHT * score + MATCH_WEIGHT * match
+
+    def _set_rate(self, optimizer: torch.optim.Optimizer, progress: float, peak: float) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(progress, self.step, peak)
 
     @torch.no_grad()
-    def _start_codebooks(self, z: Tensor) -> None:
-        start_from_principal_axes(self.codec.quantizer, z)
-        residual = z.T[None]
-        for i, layer in enumerate(codebooks(self.codec.quantizer)):
-            projected = layer.in_proj(residual)
-            picks = torch.randint(0, len(z), (layer.codebook.num_embeddings,), generator=self.generator)
-            layer.codebook.weight.copy_(projected[0].T[picks])
-            residual = residual - layer(residual)[0]
-            print(f"codebook {i} leaves {float(residual.square().sum() / (z - z.mean(0)).square().sum()):.3f}")
-        self.averaged.load_state_dict(self.codec.state_dict())
-
-    @torch.no_grad()
-    def evaluate(self) -> dict:
-        """Held-out figures of the averaged weights: mel distance with 8 and 4 codebooks, used codes, perplexity."""
-        distances = {CONFIG.num_codebooks: 0.0, 4: 0.0}
-        counts = [torch.zeros(q.codebook.num_embeddings) for q in codebooks(self.averaged.quantizer)]
-        for index in self.clips.held_out:
-            audio = self.clips.clip(index)[None, None].to(self.device)
-            codes, _ = self.averaged.encode(audio)
-            for i, count in enumerate(counts):
-                count += torch.bincount(codes[0, i].cpu(), minlength=len(count))
-            for depth in distances:
-                output = decode_first(self.averaged, codes, depth)[..., : audio.shape[-1]]
-                distance = F.l1_loss(self.loss.log_mel(output), self.loss.log_mel(audio))
-                distances[depth] += float(distance) / len(self.clips.held_out)
-        shares = [count / count.sum() for count in counts]
-        perplexity = [round(float(torch.exp(-(p * (p + 1e-12).log()).sum())), 1) for p in shares]
-        used = [int((count > 0).sum()) for count in counts]
-        return {**{f"mel{k}": round(v, 4) for k, v in distances.items()}, "perplexity": perplexity, "used": used}
-
-
-def decode_first(codec: Codec, codes: Tensor, depth: int) -> Tensor:
-    """Audio from the first `depth` codebooks alone, codes [batch, codebook, frame]."""
-    quantizer = codec.quantizer
-    total = quantizer.semantic_quantizer.decode(codes[:, :1])
-    for i, layer in enumerate(quantizer.quantizer.quantizers[: depth - 1]):
-        total = total + layer.decode(codes[:, 1 + i])
-    return codec.decoder(quantizer.upsample(quantizer.post_module(total)))
-
-
-def export(codec: Codec, folder: Path) -> None:
-    """Writes `codec.safetensors` (float32) and `codec_config.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous().cpu() for k, v in codec.state_dict().items()}, folder / "codec.safetensors")
-    (folder / "codec_config.json").write_text(json.dumps(dataclasses.asdict(codec.config), indent=1))
+    def evaluate(self) -> dict[str, float]:
+        """Mean mel distance and wave loss of the averaged weights on the clips that are never trained on."""
+        mel, wave = [], []
+        for source, index in self.segments.held_out:
+            whole = source.cut(index, 0, source.codes[index].shape[1], PHASE_HOP)
+            output = self.averaged.synthesize(whole.codes.to(self.device))
+            audio = whole.audio.to(self.device)
+            mel.append(F.l1_loss(self.spectral.log_mel(output), self.spectral.log_mel(audio)))
+            wave.append(self.wave(output, audio))
+        return {
+            "held_mel": round(float(torch.stack(mel).mean()), 4),
+            "held_wave": round(float(torch.stack(wave).mean()), 4),
+        }
 
 
 @torch.no_grad()
@@ -230,16 +292,46 @@ def initialise(codec: Codec) -> None:
             module.block[3].conv.weight.mul_(0.3)
     for name, parameter in codec.named_parameters():
         if name.endswith("gamma"):
-            parameter.fill_(0.1)
+            parameter.fill_(0.3)
     codec.encoder.block[0].conv.weight.mul_(1.0 / SPEECH_LEVEL)
     codec.decoder.model[-1].conv.weight.mul_(0.5 * SPEECH_LEVEL)
 
 
-def run(trainer: Trainer, minutes: float) -> None:
-    """Trains until `minutes` of training time are spent in all runs together."""
+@torch.no_grad()
+def start_codebooks(codec: Codec, centres: Tensor) -> None:
+    """Fills every codebook with what its codes mean, `factors.code_features`."""
+    features = code_features(centres)
+    layers = [*codec.quantizer.semantic_quantizer.quantizers, *codec.quantizer.quantizer.quantizers]
+    for layer in layers:
+        layer.codebook.weight.copy_(features)
+
+
+def load_codec(folder: Path) -> Codec:
+    """The codec exported to `folder`, in evaluation mode."""
+    codec = Codec(CodecConfig.from_dict(json.loads((folder / "codec_config.json").read_text())))
+    codec.load_state_dict(load_file(folder / "codec.safetensors"))
+    return codec.eval().requires_grad_(False)
+
+
+def export(codec: Codec, folder: Path) -> None:
+    """Writes `codec.safetensors` (float32) and `codec_config.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({k: v.contiguous().cpu() for k, v in codec.state_dict().items()}, folder / "codec.safetensors")
+    (folder / "codec_config.json").write_text(json.dumps(dataclasses.asdict(codec.config), indent=1))
+
+
+def run(trainer: Trainer, minutes: float, judge_from: float, max_steps: int | None = None) -> None:
+    """Trains until `minutes` of training time are spent in all runs together.
+
+    From the share `judge_from` of the time on, every second step has the discriminator.
+    """
     log, last = Log(trainer.out), time.perf_counter()
-    while trainer.seconds < minutes * 60:
-        trainer.train_step(trainer.seconds / (minutes * 60), log)
+    while trainer.seconds < minutes * 60 and (max_steps is None or trainer.step < max_steps):
+        progress = trainer.seconds / (minutes * 60)
+        if trainer.step < FIRST_STEPS:
+            trainer.first_step(progress, log)
+        else:
+            trainer.train_step(progress, log, judge=progress >= judge_from and trainer.step % 2 == 0)
         now = time.perf_counter()
         trainer.seconds, last = trainer.seconds + now - last, now
         if trainer.step % LOG_EVERY == 0:
@@ -248,6 +340,7 @@ def run(trainer: Trainer, minutes: float) -> None:
             log.line(trainer.step, trainer.seconds / 60, **trainer.evaluate())
         if trainer.step % SAVE_EVERY == 0:
             save(trainer.out / "last.pt", trainer.state())
+            export(trainer.averaged, trainer.out)
     save(trainer.out / "last.pt", trainer.state())
     export(trainer.averaged, trainer.out)
     log.line(trainer.step, trainer.seconds / 60, **trainer.evaluate())
@@ -256,16 +349,22 @@ def run(trainer: Trainer, minutes: float) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with audio/ and meta.jsonl")
+    parser.add_argument("--data", type=Path, action="append", required=True, help="folder with audio/ and meta.jsonl")
+    parser.add_argument("--cache", type=Path, action="append", required=True, help="its audio cache")
+    parser.add_argument("--codes", type=Path, action="append", required=True, help="its codes (training.factors)")
+    parser.add_argument("--prosody", type=Path, action="append", required=True, help="its curves (training.prosody)")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
-    parser.add_argument("--cache", type=Path, default=Path("training/runs/clips"))
-    parser.add_argument("--minutes", type=float, default=45.0, help="training time, all runs together")
+    parser.add_argument("--minutes", type=float, default=100.0, help="training time, all runs together")
+    parser.add_argument("--judge-from", type=float, default=0.6, help="share of the time without a discriminator")
+    parser.add_argument("--max-steps", type=int, help="stop here, for trials")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    trainer = Trainer(load_clips(options.data, options.cache), options.out, torch.device(options.device))
+    folders = zip(options.data, options.cache, options.codes, options.prosody, strict=True)
+    segments = Segments([Source.load(*folder) for folder in folders], HELD_OUT_EVERY)
+    trainer = Trainer(segments, options.codes[0], options.out, torch.device(options.device))
     if (options.out / "last.pt").is_file():
         trainer.restore(options.out / "last.pt")
-    run(trainer, options.minutes)
+    run(trainer, options.minutes, options.judge_from, options.max_steps)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
-from training.encode import load_codec
+from training.codec import load_codec
 from training.lm import initialise, model_config
 from training.tokenizer import FRONTEND, build_tokenizer
 
 SAMPLING = {"do_sample": True, "temperature": 0.5, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
 SPEAKERS = {"michael": 0}
 RAS_WINDOW = 0
-"""No redraw of repeated codes: at 25 frames a second vowels and pauses repeat theirs, and a redraw only adds noise."""
+"""No redraw of repeated codes: a sound that lasts for several frames repeats its code, as it should."""
 
 
 def cut_codec(codec: Codec, num_codebooks: int) -> tuple[CodecConfig, dict[str, Tensor]]:
@@ -95,9 +95,9 @@ def trained_weights(run: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return content["config"], content["averaged"]
 
 
-def random_weights(num_codebooks: int, codec: CodecConfig) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def random_weights() -> tuple[dict[str, Any], dict[str, Tensor]]:
     """An untrained model of the dimensions that training uses, to measure its speed."""
-    values = model_config(num_codebooks, codec)
+    values = model_config()
     torch.manual_seed(1)
     model = DualAR(LMConfig.from_dict(values))
     initialise(model)
@@ -108,7 +108,6 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lm", type=Path, help="folder with last.pt; without it the weights are random")
-    parser.add_argument("--codebooks", type=int, default=4, help="of a model with random weights")
     parser.add_argument("--codec", type=Path, required=True, help="folder with codec.safetensors")
     parser.add_argument("--temperature", type=float, default=SAMPLING["temperature"])
     parser.add_argument("--top-k", type=int, default=SAMPLING["top_k"])
@@ -117,7 +116,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     options = parser.parse_args()
     codec = load_codec(options.codec)
-    values, weights = trained_weights(options.lm) if options.lm else random_weights(options.codebooks, codec.config)
+    values, weights = trained_weights(options.lm) if options.lm else random_weights()
     sampling = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
     write_folder(options.out, values, sharpened(weights, options.fast_factor), codec, {**SAMPLING, **sampling})
     size = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())

@@ -7,8 +7,10 @@ loop. Whole signals only: a stream state is refused.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import torch
-import torch._dynamo
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -20,8 +22,12 @@ def _snake(x: Tensor, alpha: Tensor) -> Tensor:
     return (wide + torch.sin(alpha * wide).square() / (alpha + 1e-9)).to(x.dtype)
 
 
-torch._dynamo.config.recompile_limit = 64  # one variant a shape; segments have one length
-_compiled_snake = torch.compile(_snake, dynamic=False)
+@functools.cache
+def _compiled_snake() -> Callable[[Tensor, Tensor], Tensor]:
+    import torch._dynamo
+
+    torch._dynamo.config.recompile_limit = 64  # one variant a shape; segments have one length
+    return torch.compile(_snake, dynamic=False)
 
 
 class FastSnake(Snake):
@@ -30,7 +36,7 @@ class FastSnake(Snake):
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, channel, time] → same shape."""
         _refuse(state)
-        return _compiled_snake(x, self.alpha)
+        return _compiled_snake()(x, self.alpha)
 
 
 class FastCausalConv(CausalConv):

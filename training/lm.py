@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from safetensors import safe_open
 from torch import Tensor, nn
 
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
 from training.common import Log, average_into, learning_rate, save
-from training.encode import load_codec
+from training.factors import CODEBOOK_SIZE, FRAME, NUM_CODEBOOKS, SAMPLE_RATE, code_features, read_codebook
 from training.lm_data import Utterance, batches, collate, corrupted, cropped, load_utterances, split
-from training.lm_losses import STATE_DROPOUT, Losses, SymbolHead, compute_losses, nearness
-from training.quantize import codebooks
+from training.lm_losses import STATE_DROPOUT, Losses, SymbolHead, code_targets, compute_losses
 from training.tokenizer import END, SEMANTIC_BEGIN, build_tokenizer
 
 SEED = 1
@@ -41,9 +35,9 @@ FIRST_FRAMES, ALL_FROM = 60, 0.2  # curriculum: frames an utterance may have at 
 LOG_EVERY, SAVE_S, EVALUATE_S = 50, 180.0, 300.0
 
 
-def model_config(num_codebooks: int, codec: CodecConfig) -> dict[str, Any]:
-    """The `config.json` values of our language model for that many codebooks of `codec`."""
-    size = codec.semantic_codebook_size
+def model_config() -> dict[str, Any]:
+    """The `config.json` values of our language model."""
+    size = CODEBOOK_SIZE
     return {
         "model_type": "arktts",
         "vocab_size": SEMANTIC_BEGIN + size,
@@ -60,7 +54,7 @@ def model_config(num_codebooks: int, codec: CodecConfig) -> dict[str, Any]:
         "attention_qk_norm": True,
         "tie_word_embeddings": True,
         "codebook_size": size,
-        "num_codebooks": num_codebooks,
+        "num_codebooks": NUM_CODEBOOKS,
         "semantic_begin_id": SEMANTIC_BEGIN,
         "semantic_end_id": SEMANTIC_BEGIN + size - 1,
         "eos_token_id": build_tokenizer().token_to_id(END),
@@ -70,8 +64,8 @@ def model_config(num_codebooks: int, codec: CodecConfig) -> dict[str, Any]:
         "fast_n_local_heads": 4,
         "fast_head_dim": 64,
         "fast_intermediate_size": 768,
-        "codec_sample_rate": codec.sample_rate,
-        "codec_frame_size": codec.frame_length,
+        "codec_sample_rate": SAMPLE_RATE,
+        "codec_frame_size": FRAME,
     }
 
 
@@ -93,44 +87,23 @@ def initialise(model: DualAR) -> None:
 
 
 @torch.no_grad()
-def start_from_codec(model: DualAR, codec: Codec, generator: torch.Generator) -> None:
-    """Makes the code embeddings a random view of the codec's own vectors, so that codes which sound alike look alike.
+def start_from_features(model: DualAR, features: Tensor, generator: torch.Generator) -> None:
+    """Makes the code embeddings random views of what the codes mean, `features` [code, feature] (`code_features`).
 
-    The sum of a frame's embeddings is then a linear image of what the codec decodes. The rows of the semantic codes
-    in the token table, which are the output head too, get another view of the first codebook.
+    Codes that mean alike then look alike; every codebook has a view of its own.
     """
     config = model.config
-    layers = list(codebooks(codec.quantizer))[: config.num_codebooks]
-    vectors = [layer.out_proj(layer.codebook.weight.T[None])[0].T for layer in layers]  # [code, latent] each
-    centred = [v - v.mean(0) for v in vectors]
-    scale = 0.06 / torch.stack([v.square().mean() for v in centred]).sum().sqrt()
-    latent = centred[0].shape[1]
-    views = torch.randn(2, latent, config.dim, generator=generator) * latent**-0.5
-    for i, vector in enumerate(centred):
+    unit = features / features.square().mean().sqrt()
+    views = (
+        torch.randn(config.num_codebooks + 2, unit.shape[1], config.dim, generator=generator) * unit.shape[1] ** -0.5
+    )
+    for i in range(config.num_codebooks):
         rows = slice(i * config.codebook_size, (i + 1) * config.codebook_size)
-        model.codebook_embeddings.weight[rows] = scale * (vector @ views[0])
-    spread = centred[0] / centred[0].square().mean().sqrt()
+        model.codebook_embeddings.weight[rows] = 0.04 * (unit @ views[i])
     begin, end = config.semantic_begin_id, config.semantic_end_id + 1
-    model.embeddings.weight[begin:end] = 0.02 * (spread @ views[1])
+    model.embeddings.weight[begin:end] = 0.02 * (unit @ views[-2])
     for table in (model.fast_embeddings.weight, model.fast_output.weight):
-        table.copy_(_side_by_side([layer.codebook.weight for layer in layers], config.fast_dim, generator))
-
-
-def _side_by_side(books: Sequence[Tensor], width: int, generator: torch.Generator) -> Tensor:
-    """Rows [code, width] of a table that all codebooks share: the direction of code n of every book, each in its own
-    columns (as far as they reach), over a little noise."""
-    rows = 0.01 * torch.randn(len(books[0]), width, generator=generator)
-    for i, book in enumerate(books[: width // books[0].shape[1]]):
-        place = slice(i * book.shape[1], (i + 1) * book.shape[1])
-        rows[:, place] += 0.3 * F.normalize(book, dim=-1)
-    return rows
-
-
-@torch.no_grad()
-def code_targets(codec: Codec, num_codebooks: int, device: torch.device) -> list[Tensor]:
-    """Targets of every codebook, [N, N] each; its vectors are compared by direction, as the codec does."""
-    layers = list(codebooks(codec.quantizer))[:num_codebooks]
-    return [nearness(F.normalize(layer.codebook.weight, dim=-1).to(device)) for layer in layers]
+        table.copy_(0.06 * (unit @ views[-1][:, : config.fast_dim]))
 
 
 class Trainer:
@@ -142,7 +115,7 @@ class Trainer:
         utterances: Sequence[Utterance],
         out: Path,
         device: torch.device,
-        codec: Codec | None = None,
+        centres: Tensor,
     ) -> None:
         torch.manual_seed(SEED)
         self.values, self.out, self.device = values, out, device
@@ -151,10 +124,9 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(SEED)
         model = DualAR(self.config)
         initialise(model)
-        if codec is not None:
-            start_from_codec(model, codec, self.generator)
+        start_from_features(model, code_features(centres), self.generator)
         self.model = model.to(device)
-        self.targets = None if codec is None else code_targets(codec, self.config.num_codebooks, device)
+        self.targets = code_targets(centres).to(device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
         self.head = SymbolHead(self.config.dim, SEMANTIC_BEGIN).to(device)
         self.optimizer = torch.optim.AdamW(self._groups(), betas=(0.9, 0.98), fused=True)
@@ -255,12 +227,6 @@ def run(trainer: Trainer, minutes: float, max_steps: int | None = None) -> None:
     log.line(trainer.step, trainer.seconds / 60, **trainer.evaluate())
 
 
-def codec_config_of(codes_file: Path) -> CodecConfig:
-    """The configuration of the codec that made a file of codes."""
-    with safe_open(codes_file, "pt") as file:
-        return CodecConfig.from_dict(json.loads(file.metadata()["codec_config"]))
-
-
 def load_all(
     folders: Sequence[Path], files: Sequence[Path], caches: Sequence[Path], values: dict[str, Any]
 ) -> list[Utterance]:
@@ -279,21 +245,18 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, action="append", required=True, help="folder with meta.jsonl")
-    parser.add_argument("--codes", type=Path, action="append", required=True, help="its codes (training.encode)")
-    parser.add_argument("--cache", type=Path, action="append", required=True, help="its audio cache (training.encode)")
-    parser.add_argument("--codec", type=Path, help="folder of the codec; the first code embeddings come from it")
+    parser.add_argument("--codes", type=Path, action="append", required=True, help="its codes (training.factors)")
+    parser.add_argument("--cache", type=Path, action="append", required=True, help="its audio cache")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
-    parser.add_argument("--codebooks", type=int, default=4, help="codebooks the model speaks (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=60.0, help="training time, all runs together")
     parser.add_argument("--max-steps", type=int, help="stop here, for trials")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    values = model_config(options.codebooks, codec_config_of(options.codes[0]))
+    values = model_config()
     utterances = load_all(options.data, options.codes, options.cache, values)
-    codec = load_codec(options.codec) if options.codec else None
-    trainer = Trainer(values, utterances, options.out, torch.device(options.device), codec)
+    trainer = Trainer(values, utterances, options.out, torch.device(options.device), read_codebook(options.codes[0])[1])
     if (options.out / "last.pt").is_file():
         trainer.restore(options.out / "last.pt")
     frames = sum(u.num_frames for u in trainer.trained)

@@ -16,17 +16,20 @@ from oscine.families.audio8.prompt import PromptBuilder, frame_columns, text_col
 from oscine.text.frontend import get_frontend
 from training.alignment import align, frame_places
 from training.dataset import Clips, load_clips, read_meta
+from training.factors import ADVANCES, BENDS, LOUDNESSES, SOUNDS
 from training.mismatch import MAX_MISMATCH, mismatch
 from training.tokenizer import FRONTEND, build_tokenizer
 
 SPEAKER = "<|speaker:0|>"
 SPEAKER_ID, SPACE_ID = (build_tokenizer().token_to_id(token) for token in (SPEAKER, " "))
 PROMPT_SUFFIX = 5  # tokens behind the text: `<|im_end|>`, line break, `<|im_start|>`, role, `<|voice|>`
-LEAD_S, TAIL_S = 0.15, 0.25  # silence kept at both ends
+LEAD_S, TAIL_S = 0.05, 0.3  # silence kept at both ends
 SPEECH_SHARE = 0.02  # of the loudest window's level: what is no silence
 WINDOW = 240  # samples in which the level is taken
 HELD_OUT_EVERY = 40
 IGNORED = -100
+CORRUPTED = {0: SOUNDS, 1: SOUNDS, 2: ADVANCES, 4: LOUDNESSES, 5: BENDS}
+"""Codebook → the part its wrong codes are drawn from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,12 +211,16 @@ def batches(utterances: Sequence[Utterance], max_columns: int, generator: torch.
 
 
 def corrupted(batch: Batch, config: LMConfig, share: float, generator: torch.Generator) -> Tensor:
-    """The batch's columns with `share` of the input codes drawn anew."""
+    """The batch's columns with `share` of the input codes drawn anew, each within the part of its codebook.
+
+    Phases stay true: the next one is known only from the last.
+    """
     columns = batch.columns.clone()
     audio = columns[:, 0] >= config.semantic_begin_id
-    shape = (columns.shape[0], config.num_codebooks, columns.shape[2])
-    change = (torch.rand(shape, generator=generator) < share).to(columns.device) & audio[:, None]
-    drawn = torch.randint(config.codebook_size, shape, generator=generator).to(columns.device)
-    columns[:, 1:] = torch.where(change, drawn, columns[:, 1:])
+    for codebook, part in CORRUPTED.items():
+        shape = audio.shape
+        change = (torch.rand(shape, generator=generator) < share).to(columns.device) & audio
+        drawn = torch.randint(part.start, part.stop, shape, generator=generator).to(columns.device)
+        columns[:, 1 + codebook] = torch.where(change, drawn, columns[:, 1 + codebook])
     columns[:, 0] = torch.where(audio, config.semantic_begin_id + columns[:, 1], columns[:, 0])
     return columns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,27 +10,34 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.dense import Attend
 from oscine.families.audio8.model import DualAR
+from training.factors import ADVANCES, BENDS, CODEBOOK_SIZE, LOUDNESSES, PHASE_CODEBOOK, PHASES
 from training.lm_data import IGNORED, Batch
 
 GUIDED_LAYERS = (2, 4)
 """Slow layers whose first head is taught to look at the symbol being spoken."""
 
-SYMBOL_WEIGHT, NEXT_WEIGHT, GUIDE_WEIGHT = 0.5, 0.25, 0.2
+SYMBOL_WEIGHT, NEXT_WEIGHT, GUIDE_WEIGHT, RECALL_WEIGHT = 0.5, 0.25, 0.2, 0.3
 STATE_DROPOUT = 0.1  # of what heads and fast model read
-NEAR_SHARE = 0.5  # of a target goes to codes whose vectors are near the true one's
+ADVANCE_SPREAD, BEND_SPREAD = 1.5, 0.7  # standard deviations of advances and bends as targets, in 1/32 cycle
+LOUDNESS_SPREAD = 0.15  # and of a loudness, in units of 12 dB
 
 
 class SymbolHead(nn.Module):
-    """Predicts from the slow state the symbol spoken in the frame and the one after it; exists only in training."""
+    """Reads off the slow state the symbol spoken in the frame, the one after it, and the phase the last frame ended in.
+
+    It exists only in training. Without the last of these the state forgets the phase, and the fast model cannot add
+    the advance to it.
+    """
 
     def __init__(self, dim: int, num_symbols: int) -> None:
         super().__init__()
-        self.out = nn.Linear(dim, 2 * num_symbols)
+        self.parts = (num_symbols, num_symbols, len(PHASES))
+        self.out = nn.Linear(dim, sum(self.parts))
 
-    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """hidden [row, dim] → logits (now, next), both [row, symbol]."""
-        now, following = self.out(hidden).chunk(2, dim=-1)
-        return now, following
+    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """hidden [row, dim] → logits (now, next, last phase) [row, symbol], [row, symbol] and [row, phase]."""
+        now, following, phase = self.out(hidden).split(self.parts, dim=-1)
+        return now, following, phase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +45,20 @@ class Losses:
     """Parts of the loss (means over what each predicts) and the share of symbols told right."""
 
     semantic: Tensor
+    advance: Tensor
+    phase: Tensor
     fast: Tensor
     now: Tensor
     next: Tensor
     guide: Tensor
+    recall: Tensor
     accuracy: Tensor
 
     @property
     def total(self) -> Tensor:
         """What is descended."""
         aids = SYMBOL_WEIGHT * self.now + NEXT_WEIGHT * self.next + GUIDE_WEIGHT * self.guide
+        aids = aids + RECALL_WEIGHT * self.recall
         return self.semantic + self.fast + aids
 
 
@@ -98,16 +108,20 @@ def guide_loss(q: Tensor, keys: Tensor, place: Tensor) -> Tensor:
     return -(logs * bump).sum(-1).mean()
 
 
-def nearness(directions: Tensor) -> Tensor:
-    """Targets [code, code] for a codebook of unit vectors [code, dim]: what to expect when a code is true.
+def code_targets(centres: Tensor) -> Tensor:
+    """What to expect when a code is true, [code, code]: itself for sounds and phases, its neighbourhood for the rest.
 
-    Row n gives NEAR_SHARE to all codes by their closeness to n and the rest to n itself. Codes that sound alike are
-    then learned together, and the likeliest code is one in the midst of the likely ones.
+    Advances, bends and loudnesses that lie side by side sound alike and are learned together; `centres` [code, 2] are
+    those of the loudnesses.
     """
-    squared = 2.0 - 2.0 * directions @ directions.T
-    nearest = squared.topk(9, largest=False).values[:, 1:].mean()
-    near = (-squared / nearest).softmax(-1)
-    return NEAR_SHARE * near + (1.0 - NEAR_SHARE) * torch.eye(len(near), device=near.device)
+    targets = torch.eye(CODEBOOK_SIZE)
+    for codes, spread in ((ADVANCES, ADVANCE_SPREAD), (BENDS, BEND_SPREAD)):
+        steps = torch.arange(len(codes), dtype=torch.float32)
+        part = slice(codes.start, codes.stop)
+        targets[part, part] = (-0.5 * (steps[:, None] - steps).square() / spread**2).softmax(-1)
+    part = slice(LOUDNESSES.start, LOUDNESSES.stop)
+    targets[part, part] = (-0.5 * torch.cdist(centres, centres).square() / LOUDNESS_SPREAD**2).softmax(-1)
+    return targets
 
 
 def soft_cross_entropy(logits: Tensor, codes: Tensor, targets: Tensor | None) -> Tensor:
@@ -129,37 +143,39 @@ def compute_losses(
     head: SymbolHead,
     batch: Batch,
     columns: Tensor,
-    targets: Sequence[Tensor] | None = None,
+    targets: Tensor | None = None,
     *,
     dropout: float = 0.0,
 ) -> Losses:
     """All losses of a batch whose input is `columns` (perhaps corrupted).
 
-    `targets` holds `nearness` of each codebook; None: the codes themselves are the targets.
+    `targets` is `code_targets`; None: the codes themselves are the targets.
     """
     states, guide = slow_states(model, columns, batch.place)
     predicting = batch.semantic != IGNORED
     final = F.dropout(states[predicting], dropout)
     truth = batch.semantic[predicting]
     logits = F.linear(final, compact_head(model))
-    semantic = soft_cross_entropy(logits, truth, targets[0] if targets else None)
+    semantic = soft_cross_entropy(logits, truth, targets)
     is_frame = batch.place[predicting] != IGNORED
     spoken = final[is_frame]
-    now, following = head(spoken)
+    now, following, phase = head(spoken)
+    last = batch.columns[:, 1 + PHASE_CODEBOOK][predicting][is_frame] - PHASES.start
+    is_known = (batch.columns[:, 0] >= model.config.semantic_begin_id)[predicting][is_frame]
     at_frames = batch.place != IGNORED
     true_now = batch.now[at_frames]
     codes = batch.codes[at_frames]
     fast = model.fast_teacher_forced(spoken, codes)
-    parts = [
-        soft_cross_entropy(fast[:, i - 1], codes[:, i], targets[i] if targets else None)
-        for i in range(1, codes.shape[1])
-    ]
+    parts = [soft_cross_entropy(fast[:, i - 1], codes[:, i], targets) for i in range(1, codes.shape[1])]
     return Losses(
         semantic=semantic,
+        advance=parts[1].detach(),
+        phase=parts[2].detach(),
         fast=torch.stack(parts).mean(),
         now=F.cross_entropy(now, true_now),
         next=F.cross_entropy(following, batch.next[at_frames]),
         guide=guide,
+        recall=F.cross_entropy(phase[is_known], last[is_known]),
         accuracy=(now.argmax(-1) == true_now).float().mean(),
     )
 

@@ -58,3 +58,34 @@ class SpectralLoss(nn.Module):
 
 def _log(magnitude: Tensor) -> Tensor:
     return magnitude.clamp_min(FLOOR).log()
+
+
+class WaveLoss(nn.Module):
+    """Distance of complex spectra, which tells phases apart, relative to the target; fades above FADE_HZ."""
+
+    WINDOWS = (512, 1024)
+    FADE_HZ = 1000.0
+
+    def __init__(self, sample_rate: int) -> None:
+        super().__init__()
+        for window in self.WINDOWS:
+            hertz = torch.linspace(0.0, sample_rate / 2, window // 2 + 1)
+            weight = 1.0 / (1.0 + (hertz / self.FADE_HZ).square())
+            self.register_buffer(f"weight_{window}", weight[None, :, None], persistent=False)
+            self.register_buffer(f"hann_{window}", torch.hann_window(window), persistent=False)
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        """Output and target [batch, 1, sample] → about 1 for silence, 0 for the target itself."""
+        losses = []
+        for window in self.WINDOWS:
+            hann, weight = self.get_buffer(f"hann_{window}"), self.get_buffer(f"weight_{window}")
+            a, b = (
+                torch.view_as_real(
+                    torch.stft(x[:, 0], window, window // 4, window=hann, pad_mode="constant", return_complex=True)
+                )
+                for x in (output, target)
+            )
+            error = ((a - b).square().sum(-1) + 1e-9).sqrt()
+            size = (b.square().sum(-1) + 1e-9).sqrt()
+            losses.append((error * weight).mean() / (size * weight).mean().clamp_min(1e-4))
+        return torch.stack(losses).mean()

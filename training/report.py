@@ -2,7 +2,7 @@
 
 `python -m training.report --model FOLDER --teacher FOLDER` writes REPORT.md and REPORT.json. With teacher audio of the
 same sentences (`python -m training.data --texts training/heldout.txt --out FOLDER`) the table also shows the teacher,
-and with `--codec FOLDER` what the codec alone makes of the teacher's audio: the best a model on its codes can sound.
+and with `--codec FOLDER --codes FILE` what the codec alone makes of the teacher's codes: the best a model can sound.
 """
 
 from __future__ import annotations
@@ -111,27 +111,25 @@ def from_folder(folder: Path, sentences: Sequence[str]) -> Iterator[Rendering]:
             yield Rendering(text=text, samples=samples, sample_rate=rate)
 
 
-def through_codec(folder: Path, originals: Iterator[Rendering]) -> Iterator[Rendering]:
-    """`originals` encoded and decoded by the codec that `training.codec` exported to `folder`."""
+def through_codec(folder: Path, codes_file: Path, teacher: Path, sentences: Sequence[str]) -> Iterator[Rendering]:
+    """What the codec in `folder` makes of the teacher's own codes (training.factors) for `sentences`."""
     import torch
     from safetensors.torch import load_file
 
-    from oscine.families.audio8.codec import Codec
-    from oscine.families.audio8.codec_config import CodecConfig
+    from training.codec import load_codec
+    from training.factors import DELAY, FRAME
 
-    config = CodecConfig.from_dict(json.loads((folder / "codec_config.json").read_text(encoding="utf-8")))
-    codec = Codec(config).eval()
-    codec.load_state_dict(load_file(folder / "codec.safetensors"))
-    for original in originals:
-        if original.sample_rate != config.sample_rate:
-            raise SystemExit(f"teacher audio is at {original.sample_rate} Hz, the codec at {config.sample_rate}")
+    codec, stored = load_codec(folder), load_file(codes_file)
+    rows = {str(row["text"]): row for row in read_meta(teacher)}
+    rate = codec.config.sample_rate
+    for text in sentences:
+        if text not in rows or rows[text]["id"] not in stored:
+            continue
         begin = time.perf_counter()
         with torch.inference_mode():
-            codes, _ = codec.encode(torch.from_numpy(original.samples)[None, None])
-            samples = codec.decode(codes)[0, 0, : len(original.samples)].numpy()
-        spent = time.perf_counter() - begin
-        rtf = spent * config.sample_rate / len(samples)
-        yield Rendering(text=original.text, samples=samples, sample_rate=config.sample_rate, rtf=rtf)
+            samples = codec.decode(stored[rows[text]["id"]].long()[None])[0, 0, DELAY * FRAME :].numpy()
+        rtf = (time.perf_counter() - begin) * rate / len(samples)
+        yield Rendering(text=text, samples=samples, sample_rate=rate, rtf=rtf)
 
 
 def judge_all(panel: Panel, renderings: Iterator[Rendering], name: str, keep: Path | None) -> list[Judged]:
@@ -233,6 +231,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", type=Path, help="checkpoint folder; without it only teacher and codec are judged")
     parser.add_argument("--teacher", type=Path, help="data folder with the held-out sentences spoken by the teacher")
     parser.add_argument("--codec", type=Path, help="folder with codec.safetensors and codec_config.json")
+    parser.add_argument("--codes", type=Path, help="codes of the teacher's clips (training.factors), for --codec")
     parser.add_argument("--reference", type=Path, help="data folder for likeness of voice (default: the teacher's)")
     parser.add_argument("--sentences", type=Path, default=HELD_OUT, help="text file, one sentence a line")
     parser.add_argument("--limit", type=int, help="take this many sentences only, spread over the list")
@@ -245,8 +244,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not options.model and not options.teacher:
         parser.error("give --model, --teacher or both")
-    if options.codec and not options.teacher:
-        parser.error("--codec needs --teacher, whose audio it encodes")
+    if options.codec and not (options.teacher and options.codes):
+        parser.error("--codec needs --teacher and --codes, the teacher's sentences as codes")
     return options
 
 
@@ -268,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.model:
         systems["model"] = lambda: from_model(options.model, sentences, options.seed, options.options)
     if options.codec:
-        systems["codec"] = lambda: through_codec(options.codec, from_folder(options.teacher, sentences))
+        systems["codec"] = lambda: through_codec(options.codec, options.codes, options.teacher, sentences)
     if options.teacher:
         systems["teacher"] = lambda: from_folder(options.teacher, sentences)
     judged = {name: judge_all(panel, render(), name, options.keep) for name, render in systems.items()}

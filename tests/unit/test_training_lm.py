@@ -9,9 +9,10 @@ import pytest
 import torch
 from training.alignment import align, frame_places
 from training.export import halved, sharpened, write_folder
-from training.lm import Trainer, initialise, model_config, start_from_codec
+from training.factors import ADVANCES, BENDS, CODEBOOK_SIZE, LOUDNESSES, PHASE_CODEBOOK, PHASES, SOUNDS, code_features
+from training.lm import Trainer, initialise, model_config, start_from_features
 from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, cropped, make_utterance
-from training.lm_losses import compact_head, nearness, slow_states, soft_cross_entropy
+from training.lm_losses import SymbolHead, code_targets, compact_head, compute_losses, slow_states, soft_cross_entropy
 from training.tokenizer import SEMANTIC_BEGIN, alphabet, build_tokenizer
 
 import oscine
@@ -25,16 +26,17 @@ from oscine.families.audio8.weights import build_lm
 CODEC = CodecConfig(
     sample_rate=24000,
     encoder_dim=2,
-    encoder_rates=(3, 4, 4, 5),
+    encoder_rates=(10, 5, 3, 2),
     encoder_transformer_layers=(0, 0, 0, 0),
     latent_dim=16,
     decoder_dim=16,
-    decoder_rates=(3, 4, 4, 5),
+    decoder_rates=(2, 3, 5, 10),
     transformer_head_dim=8,
-    semantic_codebook_size=32,
+    semantic_codebook_size=CODEBOOK_SIZE,
     n_residual_codebooks=5,
-    residual_codebook_size=32,
+    residual_codebook_size=CODEBOOK_SIZE,
     codebook_dim=4,
+    downsample_factors=(4,),
     pre_n_layer=1,
     pre_n_head=2,
     pre_intermediate_size=16,
@@ -44,6 +46,8 @@ CODEC = CodecConfig(
     post_intermediate_size=16,
     quantizer_window=8,
 )
+PARTS = (SOUNDS, SOUNDS, ADVANCES, PHASES, LOUDNESSES, BENDS)
+CENTRES = torch.stack([torch.linspace(0, 5, len(LOUDNESSES)), torch.linspace(1, 4, len(LOUDNESSES))], dim=1)
 SMALL = {"dim": 32, "n_layer": 5, "intermediate_size": 48, "fast_dim": 16, "fast_intermediate_size": 24}
 RECORD = {
     "id": "a",
@@ -53,8 +57,12 @@ RECORD = {
 }
 
 
-def small_values(num_codebooks: int = 3) -> dict:
-    return {**model_config(num_codebooks, CODEC), **SMALL}
+def small_values() -> dict:
+    return {**model_config(), **SMALL}
+
+
+def drawn_codes(frames: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.stack([torch.randint(p.start, p.stop, (frames,), generator=generator) for p in PARTS])
 
 
 @pytest.fixture
@@ -68,8 +76,8 @@ def utterances(config: LMConfig) -> list[Utterance]:
     generator = torch.Generator().manual_seed(0)
     made = []
     for n in range(9):
-        codes = torch.randint(0, 32, (6, 20 + n), generator=generator)
-        made.append(make_utterance({**RECORD, "id": str(n)}, codes, slice(1, 20 + n), prompts, 960))
+        codes = drawn_codes(20 + n, generator)
+        made.append(make_utterance({**RECORD, "id": str(n)}, codes, slice(1, 20 + n), prompts, 1200))
     return made
 
 
@@ -161,7 +169,7 @@ def test_a_crop_keeps_whole_words_with_their_frames(config: LMConfig) -> None:
     assert len(seen) > 4
 
 
-def test_corruption_touches_codes_only_and_keeps_both_places_of_the_first(
+def test_corruption_stays_within_the_parts_and_keeps_both_places_of_the_first(
     config: LMConfig, utterances: list[Utterance]
 ) -> None:
     batch = collate(utterances, config)
@@ -169,8 +177,11 @@ def test_corruption_touches_codes_only_and_keeps_both_places_of_the_first(
     audio = batch.columns[:, 0] >= SEMANTIC_BEGIN
     assert torch.equal(columns.transpose(1, 2)[~audio], batch.columns.transpose(1, 2)[~audio])
     assert torch.equal(columns[:, 0][audio], columns[:, 1][audio] + SEMANTIC_BEGIN)
-    changed = (columns != batch.columns)[:, 1:].transpose(1, 2)[audio].float().mean()
-    assert 0.4 < changed < 0.55
+    for codebook, part in enumerate(PARTS):
+        codes, true = columns[:, 1 + codebook][audio], batch.columns[:, 1 + codebook][audio]
+        assert ((codes >= part.start) & (codes < part.stop)).all()
+        changed = (codes != true).float().mean()
+        assert changed == 0 if codebook == PHASE_CODEBOOK else 0.35 < changed < 0.6
     assert torch.equal(corrupted(batch, config, 0.0, torch.Generator()), batch.columns)
 
 
@@ -189,42 +200,57 @@ def test_training_computes_what_the_family_computes(config: LMConfig, utterances
     assert guide > 0
 
 
-def test_codes_that_sound_alike_start_alike(config: LMConfig) -> None:
+def test_codes_that_mean_alike_start_alike(config: LMConfig) -> None:
     torch.manual_seed(3)
-    codec, model = Codec(CODEC), DualAR(config)
+    model = DualAR(config)
     initialise(model)
-    book = codec.quantizer.quantizer.quantizers[0].codebook.weight
-    with torch.no_grad():
-        book[5] = book[4]
-    start_from_codec(model, codec, torch.Generator().manual_seed(1))
-    table = model.codebook_embeddings.weight
-    assert torch.equal(table[32 + 4], table[32 + 5])
-    assert not torch.allclose(table[32 + 4], table[32 + 6])
-    fast = model.fast_embeddings.weight
-    near, far = torch.cosine_similarity(fast[4, 4:8], fast[[5, 6], 4:8]).tolist()
-    assert near > 0.97 > far
-    assert 0.01 < table.detach().std().item() < 0.1
+    start_from_features(model, code_features(CENTRES), torch.Generator().manual_seed(1))
+    advances = model.codebook_embeddings.weight[2 * CODEBOOK_SIZE :][ADVANCES.start : ADVANCES.stop]
+    near, far = torch.cosine_similarity(advances[200], advances[[201, 216]]).tolist()
+    assert near > 0.9 > far
+    assert 0.005 < model.codebook_embeddings.weight.detach().std().item() < 0.1
 
 
-def test_a_target_favours_the_code_itself_then_those_near_it() -> None:
-    angles = torch.tensor([0.0, 0.1, 0.2, 1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 5.5])
-    targets = nearness(torch.stack([angles.cos(), angles.sin()], dim=-1))
-    torch.testing.assert_close(targets.sum(-1), torch.ones(10))
-    assert targets[0].argsort(descending=True)[:4].tolist() == [0, 1, 2, 9]
-    assert targets[0, 0] > 0.5
+def test_targets_spread_over_what_sounds_alike_alone() -> None:
+    targets = code_targets(CENTRES)
+    torch.testing.assert_close(targets.sum(-1), torch.ones(CODEBOOK_SIZE))
+    exact = [*SOUNDS, *PHASES]
+    assert torch.equal(targets[exact], torch.eye(CODEBOOK_SIZE)[exact])
+    for part in (ADVANCES, BENDS, LOUDNESSES):
+        row = targets[part.start + 20]
+        assert row.argmax() == part.start + 20
+        assert row[part.start : part.stop].sum() == pytest.approx(1.0)
+        assert row[part.start + 21] > row[part.start + 24]
 
 
 def test_soft_targets_are_least_where_they_are_met_and_spare_the_end_of_speech() -> None:
-    targets = nearness(
-        torch.nn.functional.normalize(torch.randn(12, 4, generator=torch.Generator().manual_seed(1)), dim=-1)
-    )
-    codes = torch.tensor([3, 12, 0])
-    hard = torch.full((3, 13), -20.0).scatter(1, codes[:, None], 20.0)
-    met = torch.cat([targets[codes.clamp_max(11)].log(), torch.full((3, 1), -40.0)], dim=1)
+    targets = code_targets(CENTRES)
+    codes = torch.tensor([ADVANCES.start + 5, CODEBOOK_SIZE, LOUDNESSES.start + 3])
+    hard = torch.full((3, CODEBOOK_SIZE + 1), -20.0).scatter(1, codes[:, None], 20.0)
+    met = torch.full((3, CODEBOOK_SIZE + 1), -40.0)
+    met[:, :CODEBOOK_SIZE] = targets[codes.clamp_max(CODEBOOK_SIZE - 1)].clamp_min(1e-17).log()
     met[1] = hard[1]
     assert soft_cross_entropy(met, codes, targets) < soft_cross_entropy(hard, codes, targets)
     assert soft_cross_entropy(hard, codes, None) < 1e-6
     assert soft_cross_entropy(hard[1:2], codes[1:2], targets) < 1e-6
+
+
+def test_the_state_is_asked_for_the_phase_the_last_frame_ended_in(
+    config: LMConfig, utterances: list[Utterance]
+) -> None:
+    torch.manual_seed(5)
+    model, head = DualAR(config), SymbolHead(config.dim, SEMANTIC_BEGIN)
+    initialise(model)
+    batch = collate(utterances, config)
+    with torch.no_grad():  # a head that says phase 7 whatever the state
+        head.out.weight.zero_()
+        head.out.bias.fill_(-30.0)
+        head.out.bias[2 * SEMANTIC_BEGIN + 7] = 30.0
+    phases = torch.cat([u.codes[PHASE_CODEBOOK, :-1] - PHASES.start for u in utterances])
+    wrong = (phases != 7).float().mean()
+    assert 0 < wrong < 1
+    recall = compute_losses(model, head, batch, batch.columns).recall
+    torch.testing.assert_close(recall, wrong * 60.0)
 
 
 def test_sharpening_turns_the_fast_logits_alone(config: LMConfig) -> None:
@@ -239,12 +265,12 @@ def test_a_run_learns_and_resumes_where_it_stopped(tmp_path: Path, utterances: l
         return [trainer.train_step(utterances, 0.0).semantic.item() for _ in range(count)]
 
     torch.set_num_threads(1)
-    trainer = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"))
+    trainer = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"), CENTRES)
     first = steps(trainer, 60)
     assert sum(first[-9:]) < 0.97 * sum(first[:9])
     torch.save(trainer.state(), tmp_path / "last.pt")
     expected = steps(trainer, 2)
-    resumed = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"))
+    resumed = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"), CENTRES)
     resumed.restore(tmp_path / "last.pt")
     assert steps(resumed, 2) == pytest.approx(expected, rel=1e-5)
     assert resumed.evaluate()["held_semantic"] > 0
@@ -258,7 +284,7 @@ def test_the_exported_folder_is_an_ordinary_checkpoint(tmp_path: Path) -> None:
     write_folder(tmp_path / "voice", values, model.state_dict(), codec)
     voice = oscine.load(tmp_path / "voice", device="cpu")
     result = voice.generate("Hello there.", seed=1, max_new_tokens=5, min_new_frames=3)
-    assert 3 * 960 <= len(result.audio) <= 5 * 960
+    assert 3 * 1200 <= len(result.audio) <= 5 * 1200
     assert list(voice.voices) == ["michael"]
 
 

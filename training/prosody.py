@@ -1,0 +1,132 @@
+"""Pitch of every clip as the teacher meant it: `python -m training.prosody --data DIR --out training/runs/prosody.npz`.
+
+The teacher's pitch predictor writes a fundamental frequency every 300 samples, and the phase of its harmonic source is
+the running sum of that curve. Both are read off the graph, whose waveform half is not run: 5 % of the cost of speech.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from training.kokoro import float_model, load_style, load_vocab
+
+PITCH_HOP = 300
+"""Samples between two values of the pitch curve; value i belongs to sample (i + 1/2) * PITCH_HOP."""
+
+DURATIONS = "/encoder/Clip_output_0"
+PITCH = "/encoder/Squeeze_output_0"
+PHASE = "/decoder/decoder/generator/m_source/l_sin_gen/Mul_4"
+PHASE_SCALE = 2.0 * np.pi
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prosody:
+    """`pitch` in Hz and `phase` in cycles since the start, both float32 [ceil(samples / PITCH_HOP)]."""
+
+    pitch: npt.NDArray[np.float32]
+    phase: npt.NDArray[np.float32]
+
+
+class ProsodyReader:
+    """The teacher's graph down to its pitch curve, for one voice."""
+
+    def __init__(self, voice: str, cache: Path) -> None:
+        import onnxruntime
+
+        path = cache / "kokoro-82m-v1.0-prosody.onnx"
+        if not path.exists():
+            _cut(float_model(cache), path)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.vocab, self.style = load_vocab(cache), load_style(voice, cache)
+
+    def read(self, phonemes: str, durations: Sequence[int]) -> Prosody:
+        """The prosody of a clip; ValueError when the teacher's durations are not those of the clip."""
+        tokens = [0, *(self.vocab[symbol] for symbol in phonemes), 0]
+        inputs = {
+            "tokens": np.array([tokens], dtype=np.int64),
+            "style": self.style[None, len(phonemes) - 1],
+            "speed": np.ones(1, dtype=np.float32),
+        }
+        found, pitch, phase = self.session.run([DURATIONS, PITCH, PHASE], inputs)
+        if [int(n) for n in found.reshape(-1)] != list(durations):
+            raise ValueError("the clip's durations are not those the teacher gives its phonemes")
+        return Prosody(pitch=pitch.reshape(-1), phase=phase[0, :, 0] / PHASE_SCALE)
+
+
+def _cut(whole: Path, path: Path) -> None:
+    import onnx
+    from onnx import helper
+
+    model = onnx.load(str(whole))
+    graph, wanted = model.graph, [DURATIONS, PITCH, PHASE]
+    maker = {output: number for number, node in enumerate(graph.node) for output in node.output}
+    needed: set[int] = set()
+    names = list(wanted)
+    while names:
+        number = maker.get(names.pop())
+        if number is not None and number not in needed:
+            needed.add(number)
+            names += graph.node[number].input
+    nodes = [graph.node[number] for number in sorted(needed)]
+    used = {name for node in nodes for name in node.input}
+    constants = [item for item in graph.initializer if item.name in used]
+    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in wanted]
+    for field in (graph.node, graph.initializer, graph.output):
+        del field[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(constants)
+    graph.output.extend(outputs)
+    partial = path.with_suffix(".part")
+    onnx.save(model, str(partial))
+    partial.rename(path)
+
+
+def read_folder(data: Path, cache: Path) -> dict[str, Any]:
+    """Arrays of all clips of a folder: `ids`, `starts` [clip + 1] into `pitch` and `phase`; odd clips are left out."""
+    rows = [json.loads(line) for line in (data / "meta.jsonl").read_text().splitlines()]
+    readers: dict[str, ProsodyReader] = {}
+    ids, parts = [], []
+    for number, row in enumerate(rows, 1):
+        reader = readers.setdefault(row["voice"], None) or ProsodyReader(row["voice"], cache)  # type: ignore[arg-type]
+        readers[row["voice"]] = reader
+        try:
+            parts.append(reader.read(row["phonemes"], row["durations"]))
+            ids.append(row["id"])
+        except ValueError as error:
+            print(f"{row['id']}: {error}", flush=True)
+        if number % 100 == 0:
+            print(f"{number} of {len(rows)}", flush=True)
+    return {
+        "ids": np.array(ids),
+        "starts": np.cumsum([0, *(len(p.pitch) for p in parts)]),
+        "pitch": np.concatenate([p.pitch for p in parts]),
+        "phase": np.concatenate([p.phase for p in parts]),
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with meta.jsonl")
+    parser.add_argument("--out", type=Path, required=True, help="file for the curves")
+    parser.add_argument("--cache", type=Path, default=Path("training/runs/cache"))
+    options = parser.parse_args()
+    partial = options.out.with_suffix(".part.npz")
+    np.savez(partial, **read_folder(options.data, options.cache))
+    os.replace(partial, options.out)
+
+
+if __name__ == "__main__":
+    main()

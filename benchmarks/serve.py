@@ -3,10 +3,19 @@
     python benchmarks/serve.py --model FOLDER              starts a server of its own
     python benchmarks/serve.py --url http://127.0.0.1:8000 measures a running one, ours or another of the same API
 
-Definitions, as speech servers publish them: `ttfa_s` from sending a request to its first audio bytes (a WAV header
-does not count: the body is pcm); `rtf` the whole request's time over its audio's length; `underrun_s` how long a
-listener who starts with the first bytes waits in mid-speech; `audio_per_s` seconds of audio made by all users in one
-second of wall time. Needs httpx (the `dev` extra).
+Definitions, as speech servers publish them, all seen from the client, over loopback unless --url says otherwise:
+
+- `ttfa_s`: from sending a request to its first audio bytes (a WAV header does not count: the body is pcm).
+- `rtf`: the whole request's time over its audio's length.
+- `underrun_s`: how long a listener who starts with the first bytes waits in mid-speech, all pauses together.
+- p50 is the median; p90 and p99 are the values that so many percent of the successful requests do not exceed.
+- `requests_per_s`, `audio_per_s`: successful requests, and seconds of their audio, in one second of wall time.
+- closed_N: N users, each asks again as soon as it has its answer, `--requests` requests in all and at least one each.
+- open_R: R requests a second arrive on average, at exponential distances, whether or not earlier ones are done; so a
+  server that is too slow shows in `ttfa_s`, not in fewer requests.
+- `failures`: how many requests failed, by HTTP status or kind of transport error. They count in nothing else.
+
+Each request speaks one of five sentences (50 to 66 characters) with its number as seed. Needs httpx (the `dev` extra).
 """
 
 from __future__ import annotations
@@ -14,15 +23,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.metadata
 import json
+import math
+import os
 import platform
 import random
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import httpx
@@ -39,9 +53,9 @@ PCM_RATE = 24_000
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One request: times in seconds; `audio_s` 0 if it failed."""
+    """One request: times in seconds. `failure` is empty, or what went wrong."""
 
-    ok: bool
+    failure: str = ""
     ttfa_s: float = 0.0
     total_s: float = 0.0
     audio_s: float = 0.0
@@ -59,7 +73,7 @@ async def ask(client: httpx.AsyncClient, model: str, number: int, extra: dict[st
     try:
         async with client.stream("POST", "/v1/audio/speech", json=body) as response:
             if response.status_code != 200:
-                return Outcome(ok=False)
+                return Outcome(failure=str(response.status_code))
             async for data in response.aiter_raw():
                 now = time.perf_counter()
                 first = first or now
@@ -67,12 +81,12 @@ async def ask(client: httpx.AsyncClient, model: str, number: int, extra: dict[st
                 underrun += max(0.0, now - plays_until)
                 plays_until = max(plays_until, now) + len(data) / 2 / PCM_RATE
                 size += len(data)
-    except httpx.HTTPError:
-        return Outcome(ok=False)
+    except httpx.HTTPError as error:
+        return Outcome(failure=type(error).__name__)
     if first is None:
-        return Outcome(ok=False)
+        return Outcome(failure="no audio")
     total = time.perf_counter() - began
-    return Outcome(ok=True, ttfa_s=first - began, total_s=total, audio_s=size / 2 / PCM_RATE, underrun_s=underrun)
+    return Outcome(ttfa_s=first - began, total_s=total, audio_s=size / 2 / PCM_RATE, underrun_s=underrun)
 
 
 async def closed_loop(client: httpx.AsyncClient, args: argparse.Namespace, users: int) -> list[Outcome]:
@@ -100,7 +114,7 @@ async def open_loop(client: httpx.AsyncClient, args: argparse.Namespace, rate: f
 
 def summary(outcomes: list[Outcome], wall_s: float) -> dict[str, object]:
     """Percentiles over the requests that succeeded, and rates over the wall time."""
-    good = [outcome for outcome in outcomes if outcome.ok]
+    good = [outcome for outcome in outcomes if not outcome.failure]
     series = {
         "ttfa_s": [o.ttfa_s for o in good],
         "rtf": [o.total_s / o.audio_s for o in good if o.audio_s],
@@ -109,6 +123,8 @@ def summary(outcomes: list[Outcome], wall_s: float) -> dict[str, object]:
     return {
         "requests": len(outcomes),
         "failed": len(outcomes) - len(good),
+        "failures": dict(Counter(outcome.failure for outcome in outcomes if outcome.failure)),
+        "wall_s": round(wall_s, 3),
         **{name: percentiles(values) for name, values in series.items()},
         "requests_per_s": round(len(good) / wall_s, 4),
         "audio_per_s": round(sum(o.audio_s for o in good) / wall_s, 4),
@@ -120,7 +136,7 @@ def percentiles(values: list[float]) -> dict[str, float] | None:
     if not values:
         return None
     ordered = sorted(values)
-    p90, p99 = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.9, 0.99))
+    p90, p99 = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.9, 0.99))
     return {"p50": round(median(ordered), 5), "p90": round(p90, 5), "p99": round(p99, 5)}
 
 
@@ -170,10 +186,10 @@ async def measure(url: str, args: argparse.Namespace) -> dict[str, object]:
         return loads
 
 
-async def timed(name: str, load: object) -> dict[str, object]:
+async def timed(name: str, load: Awaitable[list[Outcome]]) -> dict[str, object]:
     """Runs one load, prints it as a line and returns its summary."""
     began = time.perf_counter()
-    outcomes = await load  # type: ignore[misc]
+    outcomes = await load
     result = summary(outcomes, time.perf_counter() - began)
     print(f"{name:18} {json.dumps(result)}", flush=True)
     return result
@@ -194,8 +210,26 @@ def main() -> None:
     args = parser.parse_args()
     with server(args) as url:
         loads = asyncio.run(measure(url, args))
-    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
-    print(json.dumps({"model": args.served, "url": args.url, **machine, "loads": loads}))
+    print(json.dumps({"model": args.served, "url": args.url, **environment(args), "loads": loads}))
+
+
+def environment(args: argparse.Namespace) -> dict[str, object]:
+    """Where and of what the numbers are; versions are those of this process, of a server elsewhere nothing is known."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    versions = {name: importlib.metadata.version(name) for name in ("oscine", "torch")} if not args.url else {}
+    return {
+        "commit": commit.stdout.strip() or None,
+        **versions,
+        "device": args.device,
+        "threads": args.threads,
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "extra": args.extra,
+    }
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ FIRST_STEPS, FIRST_BATCH = (
     900,
     8,
 )  # at first the features alone learn what they should hold: beside spectra it takes long
-SCORE_WEIGHT, MATCH_WEIGHT = 0.1, 0.4
+SCORE_WEIGHT, MATCH_WEIGHT = 0.5, 2.0
 HELD_OUT_EVERY = 80
 LOG_EVERY, SAVE_EVERY, EVALUATE_EVERY = 25, 100, 500
 

@@ -39,7 +39,7 @@ SOUNDS, PHASES, LOUDNESSES = range(0, 128), range(128, 160), range(160, 288)
 ADVANCES, BENDS = range(288, 672), range(672, 768)
 CODEBOOK_SIZE = 768
 NUM_CODEBOOKS = 6
-PHASE_CODEBOOK = 3
+PHASE_CODEBOOK, LOUDNESS_CODEBOOK = 3, 4
 PITCHED_HZ = 50.0
 """Below this the teacher's pitch curve means no voice."""
 

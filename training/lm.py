@@ -227,15 +227,13 @@ def run(trainer: Trainer, minutes: float, max_steps: int | None = None) -> None:
     log.line(trainer.step, trainer.seconds / 60, **trainer.evaluate())
 
 
-def load_all(
-    folders: Sequence[Path], files: Sequence[Path], caches: Sequence[Path], values: dict[str, Any]
-) -> list[Utterance]:
+def load_all(folders: Sequence[Path], files: Sequence[Path], values: dict[str, Any]) -> list[Utterance]:
     """The utterances of all data folders."""
     config = LMConfig.from_dict(values)
     prompts = PromptBuilder(build_tokenizer(), config)
     utterances: list[Utterance] = []
-    for data, codes, cache in zip(folders, files, caches, strict=True):
-        usable, refused = load_utterances(data, codes, cache, prompts, config.codec_frame_size)
+    for data, codes in zip(folders, files, strict=True):
+        usable, refused = load_utterances(data, codes, prompts)
         print(f"{data}: {len(usable)} utterances, {len(refused)} left out", *refused[:3], sep="\n  ", flush=True)
         utterances += usable
     return utterances
@@ -245,8 +243,9 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, action="append", required=True, help="folder with meta.jsonl")
-    parser.add_argument("--codes", type=Path, action="append", required=True, help="its codes (training.factors)")
-    parser.add_argument("--cache", type=Path, action="append", required=True, help="its audio cache")
+    parser.add_argument(
+        "--codes", type=Path, action="append", required=True, help="its codes (training.factors, training.plans)"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
     parser.add_argument("--minutes", type=float, default=60.0, help="training time, all runs together")
     parser.add_argument("--max-steps", type=int, help="stop here, for trials")
@@ -255,7 +254,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     values = model_config()
-    utterances = load_all(options.data, options.codes, options.cache, values)
+    utterances = load_all(options.data, options.codes, values)
     trainer = Trainer(values, utterances, options.out, torch.device(options.device), read_codebook(options.codes[0])[1])
     if (options.out / "last.pt").is_file():
         trainer.restore(options.out / "last.pt")

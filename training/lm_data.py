@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -15,17 +14,16 @@ from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.prompt import PromptBuilder, frame_columns, text_columns
 from oscine.text.frontend import get_frontend
 from training.alignment import align, frame_places
-from training.dataset import Clips, load_clips, read_meta
-from training.factors import ADVANCES, BENDS, LOUDNESSES, SOUNDS
+from training.dataset import read_meta
+from training.factors import ADVANCES, BENDS, FRAME, LOUDNESS_CODEBOOK, LOUDNESSES, SOUNDS, read_codebook
 from training.mismatch import MAX_MISMATCH, mismatch
 from training.tokenizer import FRONTEND, build_tokenizer
 
 SPEAKER = "<|speaker:0|>"
 SPEAKER_ID, SPACE_ID = (build_tokenizer().token_to_id(token) for token in (SPEAKER, " "))
 PROMPT_SUFFIX = 5  # tokens behind the text: `<|im_end|>`, line break, `<|im_start|>`, role, `<|voice|>`
-LEAD_S, TAIL_S = 0.05, 0.3  # silence kept at both ends
-SPEECH_SHARE = 0.02  # of the loudest window's level: what is no silence
-WINDOW = 240  # samples in which the level is taken
+LEAD, TAIL = 1, 6  # frames of silence kept at both ends
+SPEECH_RANGE = 2.8  # units of 12 dB below the loudest half frame: what is no silence
 HELD_OUT_EVERY = 40
 IGNORED = -100
 CORRUPTED = {0: SOUNDS, 1: SOUNDS, 2: ADVANCES, 4: LOUDNESSES, 5: BENDS}
@@ -82,25 +80,22 @@ class Batch:
         return int((self.place != IGNORED).sum())
 
 
-def load_utterances(
-    data: Path, codes_file: Path, cache: Path, prompts: PromptBuilder, frame_length: int
-) -> tuple[list[Utterance], list[str]]:
+def load_utterances(data: Path, codes_file: Path, prompts: PromptBuilder) -> tuple[list[Utterance], list[str]]:
     """The usable clips of a folder in its order, and the reasons why others are left out.
 
     A clip is left out if it has no codes or the teacher said other words than our front end reads.
     """
-    all_codes, clips = load_file(codes_file), load_clips(data, cache)
-    index = {name: i for i, name in enumerate(clips.ids)}
+    all_codes, centres = load_file(codes_file), read_codebook(codes_file)[1]
     usable, refused = [], []
     for record in read_meta(data):
         name = record["id"]
-        if name not in all_codes or name not in index:
+        if name not in all_codes:
             refused.append(f"{name}: no codes")
         elif (distance := mismatch(record["text"], record["phonemes"])) > MAX_MISMATCH:
             refused.append(f"{name}: mismatch {distance:.2f} in {record['text']!r}")
         else:
-            kept = speech_frames(clips, index[name], frame_length, all_codes[name].shape[1])
-            usable.append(make_utterance(record, all_codes[name].long(), kept, prompts, frame_length))
+            codes = all_codes[name].long()
+            usable.append(make_utterance(record, codes, speech_frames(codes, centres), prompts, FRAME))
     return usable, refused
 
 
@@ -120,15 +115,11 @@ def make_utterance(record: dict, codes: Tensor, kept: slice, prompts: PromptBuil
     )
 
 
-def speech_frames(clips: Clips, index: int, frame_length: int, num_frames: int) -> slice:
-    """The frames of a clip from LEAD_S before its first sound to TAIL_S behind its last."""
-    samples = clips.clip(index).numpy()
-    levels = np.sqrt(np.square(samples[: len(samples) // WINDOW * WINDOW].reshape(-1, WINDOW)).mean(axis=1))
-    loud = np.flatnonzero(levels > SPEECH_SHARE * levels.max())
-    rate = 24000
-    start = int((loud[0] * WINDOW - LEAD_S * rate) // frame_length)
-    end = -int(-((loud[-1] + 1) * WINDOW + TAIL_S * rate) // frame_length)
-    return slice(max(0, start), min(num_frames, end))
+def speech_frames(codes: Tensor, centres: Tensor) -> slice:
+    """The frames of a clip from LEAD before its first sound to TAIL behind its last, by codes [C, frame]."""
+    levels = centres[codes[LOUDNESS_CODEBOOK] - LOUDNESSES.start].amax(dim=1)
+    loud = (levels > levels.max() - SPEECH_RANGE).nonzero().flatten()
+    return slice(max(0, int(loud[0]) - LEAD), min(codes.shape[1], int(loud[-1]) + 1 + TAIL))
 
 
 def cropped(utterance: Utterance, generator: torch.Generator) -> Utterance:

@@ -10,6 +10,7 @@ LANGUAGE = "en-us"
 _JOINER = "\u200d"  # `--ipa=3` ties the parts of one sound with it; the teacher's vocabulary has no such symbol
 _PAUSE = re.compile(r"\s*([,.;:!?—]+)(?=\s|$)\s*")
 _STOP_INSIDE = re.compile(r"\b(Mr|Mrs|Ms|Dr|St|[ap]\.m)\.(?=\s+\w)")
+_SYLLABIC = re.compile("(.)\u0329")  # a consonant that is a syllable; the teacher knows it with its vowel only
 _QUOTES = str.maketrans("", "", '"“”()')
 
 
@@ -35,4 +36,5 @@ def _espeak(clause: str) -> str:
         raise RuntimeError("espeak-ng is not installed (Debian package espeak-ng)") from error
     if done.returncode:
         raise RuntimeError(f"espeak-ng cannot read {clause!r}: {done.stderr.strip()}")
-    return " ".join(done.stdout.replace(_JOINER, "").split())
+    sounds = _SYLLABIC.sub(r"ə\1", done.stdout.replace(_JOINER, ""))
+    return " ".join(sounds.split())

@@ -17,23 +17,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.kokoro import float_model, load_style, load_vocab
+from training.kokoro import MAX_SYMBOLS, float_model, load_style, load_vocab
 
 PITCH_HOP = 300
 """Samples between two values of the pitch curve; value i belongs to sample (i + 1/2) * PITCH_HOP."""
 
 DURATIONS = "/encoder/Clip_output_0"
 PITCH = "/encoder/Squeeze_output_0"
+ENERGY = "/encoder/Squeeze_1_output_0"
 PHASE = "/decoder/decoder/generator/m_source/l_sin_gen/Mul_4"
 PHASE_SCALE = 2.0 * np.pi
+OUTPUTS = [DURATIONS, PITCH, PHASE, ENERGY]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prosody:
-    """`pitch` in Hz and `phase` in cycles since the start, both float32 [ceil(samples / PITCH_HOP)]."""
+    """`pitch` in Hz, `phase` in cycles since the start and the teacher's `energy`, float32 [samples / PITCH_HOP]."""
 
+    durations: tuple[int, ...]
     pitch: npt.NDArray[np.float32]
     phase: npt.NDArray[np.float32]
+    energy: npt.NDArray[np.float32]
 
 
 class ProsodyReader:
@@ -42,7 +46,7 @@ class ProsodyReader:
     def __init__(self, voice: str, cache: Path) -> None:
         import onnxruntime
 
-        path = cache / "kokoro-82m-v1.0-prosody.onnx"
+        path = cache / "kokoro-82m-v1.0-plan.onnx"
         if not path.exists():
             _cut(float_model(cache), path)
         options = onnxruntime.SessionOptions()
@@ -51,18 +55,31 @@ class ProsodyReader:
         self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self.vocab, self.style = load_vocab(cache), load_style(voice, cache)
 
-    def read(self, phonemes: str, durations: Sequence[int]) -> Prosody:
-        """The prosody of a clip; ValueError when the teacher's durations are not those of the clip."""
+    def plan(self, phonemes: str) -> Prosody:
+        """What the teacher would do with these phonemes; ValueError when it does not know one or they are too many."""
+        unknown = sorted(set(phonemes) - self.vocab.keys())
+        if unknown or not 1 <= len(phonemes) <= MAX_SYMBOLS:
+            raise ValueError(f"{len(phonemes)} symbols (1 to {MAX_SYMBOLS} are allowed), unknown are {unknown}")
         tokens = [0, *(self.vocab[symbol] for symbol in phonemes), 0]
         inputs = {
             "tokens": np.array([tokens], dtype=np.int64),
             "style": self.style[None, len(phonemes) - 1],
             "speed": np.ones(1, dtype=np.float32),
         }
-        found, pitch, phase = self.session.run([DURATIONS, PITCH, PHASE], inputs)
-        if [int(n) for n in found.reshape(-1)] != list(durations):
+        durations, pitch, phase, energy = self.session.run(OUTPUTS, inputs)
+        return Prosody(
+            durations=tuple(int(n) for n in durations.reshape(-1)),
+            pitch=pitch.reshape(-1),
+            phase=phase[0, :, 0] / PHASE_SCALE,
+            energy=energy.reshape(-1),
+        )
+
+    def read(self, phonemes: str, durations: Sequence[int]) -> Prosody:
+        """The prosody of a clip; ValueError when the teacher's durations are not those of the clip."""
+        found = self.plan(phonemes)
+        if found.durations != tuple(durations):
             raise ValueError("the clip's durations are not those the teacher gives its phonemes")
-        return Prosody(pitch=pitch.reshape(-1), phase=phase[0, :, 0] / PHASE_SCALE)
+        return found
 
 
 def _cut(whole: Path, path: Path) -> None:
@@ -70,7 +87,7 @@ def _cut(whole: Path, path: Path) -> None:
     from onnx import helper
 
     model = onnx.load(str(whole))
-    graph, wanted = model.graph, [DURATIONS, PITCH, PHASE]
+    graph, wanted = model.graph, OUTPUTS
     maker = {output: number for number, node in enumerate(graph.node) for output in node.output}
     needed: set[int] = set()
     names = list(wanted)
@@ -99,10 +116,10 @@ def read_folder(data: Path, cache: Path) -> dict[str, Any]:
     readers: dict[str, ProsodyReader] = {}
     ids, parts = [], []
     for number, row in enumerate(rows, 1):
-        reader = readers.setdefault(row["voice"], None) or ProsodyReader(row["voice"], cache)  # type: ignore[arg-type]
-        readers[row["voice"]] = reader
+        if row["voice"] not in readers:
+            readers[row["voice"]] = ProsodyReader(row["voice"], cache)
         try:
-            parts.append(reader.read(row["phonemes"], row["durations"]))
+            parts.append(readers[row["voice"]].read(row["phonemes"], row["durations"]))
             ids.append(row["id"])
         except ValueError as error:
             print(f"{row['id']}: {error}", flush=True)

@@ -237,6 +237,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="take this many sentences only, spread over the list")
     parser.add_argument("--seed", type=int, default=1000, help="seed of the first sentence (default %(default)s)")
     parser.add_argument("--options", type=json.loads, default={}, help='for generate, as JSON: {"temperature": 0.6}')
+    parser.add_argument("--beside", type=Path, help="REPORT.json of an earlier run, whose other systems are shown too")
     parser.add_argument("--whisper", choices=["base", "tiny"], default="base", help="recogniser")
     parser.add_argument("--keep", type=Path, help="folder for the audio that was judged")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("REPORT.md"), help="the report to write")
@@ -275,8 +276,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "environment": environment(options, panel),
         "systems": {name: summary(items) for name, items in judged.items()},
     }
-    options.out.write_text(report_text.markdown(report), encoding="utf-8")
     clips = {name: [asdict(item) for item in items] for name, items in judged.items()}
+    if options.beside:
+        earlier = json.loads(options.beside.read_text(encoding="utf-8"))
+        for old, own in ((earlier["systems"], report["systems"]), (earlier["clips"], clips)):
+            own.update({name: value for name, value in old.items() if name not in own})
+    options.out.write_text(report_text.markdown(report), encoding="utf-8")
     full = json.dumps({**report, "clips": clips}, indent=1, ensure_ascii=False)
     options.out.with_suffix(".json").write_text(full + "\n", encoding="utf-8")
     print(json.dumps(report))

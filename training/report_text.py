@@ -7,7 +7,7 @@ from typing import Any
 
 GROUPS = ("ordinary", "numbers", "short", "long")
 
-TITLES = {"model": "this model", "codec": "codec alone, on the teacher's audio", "teacher": "teacher"}
+TITLES = {"model": "this model", "codec": "codec alone, on the teacher's codes", "teacher": "teacher"}
 
 NOTES = (
     "WER: mean over sentences, each clipped at 1; numbers count as equal however they are written.",

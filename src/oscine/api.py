@@ -63,7 +63,7 @@ def load(
     source: str | os.PathLike[str] | None = None,
     *,
     device: str = "auto",
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "int8"] = "auto",
     threads: int | None = None,
     offline: bool = False,
     revision: str | None = None,
@@ -74,7 +74,8 @@ def load(
     """A ready model from a checkpoint folder, a hub id (`org/name`), or the bundled voice when `source` is None.
 
     `device` "auto" is CUDA when there is one, else the CPU; `dtype` "auto" is float32 on the CPU and bfloat16 on CUDA
-    (codecs stay float32). `threads` sets torch's thread count for the whole process. Only this call may download, and
+    (codecs stay float32); "int8" holds a language model's weights so, where the family can, and the rest as "auto".
+    `threads` sets torch's thread count for the whole process. Only this call may download, and
     with `offline` nothing does. `engine` shares one engine, hence one device thread, between models.
     Raises `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device or dtype that is not there.
     """
@@ -214,13 +215,26 @@ class Model:
         )
         return self.finish(self.run(request))
 
-    def transcribe(self, audio: AudioSource, **options: Unpack[RequestOptions]) -> Result:
-        """The words in `audio`, as the result's `text`. Raises `UnsupportedFeature` for a model that cannot hear."""
-        return self.finish(self.run(Request(task="transcribe", audio=_heard(audio), **options)))
+    def transcribe(
+        self, audio: AudioSource, *, on_text: Callable[[str], None] | None = None, **options: Unpack[RequestOptions]
+    ) -> Result:
+        """The words in `audio`, as the result's `text`. Raises `UnsupportedFeature` for a model that cannot hear.
 
-    def ask(self, audio: AudioSource, question: str, **options: Unpack[RequestOptions]) -> Result:
-        """The answer to a question about `audio`, as the result's `text`. Raises as `transcribe`."""
-        return self.finish(self.run(Request(task="ask", text=question, audio=_heard(audio), **options)))
+        `on_text` is called with each run of words as it is settled; joined, they are the text.
+        """
+        return self.finish(self.run(Request(task="transcribe", audio=_heard(audio), **options)), on_text=on_text)
+
+    def ask(
+        self,
+        audio: AudioSource,
+        question: str,
+        *,
+        on_text: Callable[[str], None] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Result:
+        """The answer to a question about `audio`, as the result's `text`. `on_text` and errors as in `transcribe`."""
+        request = Request(task="ask", text=question, audio=_heard(audio), **options)
+        return self.finish(self.run(request), on_text=on_text)
 
     def converse(self, audio: AudioSource, **options: Unpack[RequestOptions]) -> Result:
         """A spoken answer to spoken words: audio, and the answer's words as `text`. Raises as `transcribe`."""
@@ -234,9 +248,12 @@ class Model:
         check_request(request, self.capabilities)
         return self._family.prepare(request, f"r{next(self._ids)}")
 
-    def finish(self, stream: SpeechStream) -> Result:
-        """The result of a stream that nobody has read from yet."""
+    def finish(self, stream: SpeechStream, *, on_text: Callable[[str], None] | None = None) -> Result:
+        """The result of a stream that nobody has read from yet; `on_text` is for answers in words alone."""
         with stream:
+            if on_text is not None:
+                for words in stream.words():
+                    on_text(words)
             audio = collect(stream)
             return Result(
                 audio=audio,
@@ -306,7 +323,7 @@ def choose_device(name: str) -> torch.device:
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    allowed: dict[str, Any] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    allowed: dict[str, Any] = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "int8")}
     if name not in allowed:
         raise InvalidRequest(f"dtype {name!r} is not one; use auto, {', '.join(allowed)}", param="dtype")
     dtype: torch.dtype = allowed[name]

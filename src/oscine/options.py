@@ -34,7 +34,14 @@ COMMON_OPTIONS: dict[str, Option] = {
             maximum=5.0,
             help="sampling temperature; 0 always takes the likeliest and ignores the seed",
         ),
-        Option(name="top_k", type=int, default=None, minimum=0, help="sample among the K likeliest only; 0 means all"),
+        Option(
+            name="top_k",
+            type=int,
+            default=None,
+            minimum=0,
+            maximum=1_000_000,
+            help="sample among the K likeliest only; 0 means all",
+        ),
         Option(
             name="top_p",
             type=float,

@@ -18,7 +18,20 @@ import numpy as np
 from oscine.audio.join import PieceJoiner
 from oscine.engine.engine import Engine
 from oscine.errors import Cancelled
-from oscine.types import AudioChunk, Done, Event, Failed, Family, FinishReason, Job, PieceReport, Plan, Samples, Timings
+from oscine.types import (
+    AudioChunk,
+    Done,
+    Event,
+    Failed,
+    Family,
+    FinishReason,
+    Job,
+    PieceReport,
+    Plan,
+    Samples,
+    TextChunk,
+    Timings,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,14 +66,23 @@ class SpeechStream:
         self._first_audio_s: float | None = None
         self._total_s = 0.0
         self._num_samples = 0
-        self._submit_ahead(0)  # refused here, before anything is heard, or not at all
+        engine.check_fits(plan.jobs)  # refused here, before anything is heard, or not at all
+        self._submit_ahead(0)
         self._chunks = self._generate()
 
     def __iter__(self) -> Iterator[AudioChunk]:
         return self
 
     def __next__(self) -> AudioChunk:
-        return next(self._chunks)
+        while not isinstance(chunk := next(self._chunks), AudioChunk):
+            pass  # words, for those who ask for them
+        return chunk
+
+    def words(self) -> Iterator[str]:
+        """In the place of the audio: an answer in words as it comes, in runs that make `text` when joined."""
+        for chunk in self._chunks:
+            if isinstance(chunk, TextChunk):
+                yield chunk.text
 
     def __enter__(self) -> SpeechStream:
         return self
@@ -124,10 +146,10 @@ class SpeechStream:
         until = min(current + PIECES_AHEAD, len(self.plan.jobs))
         if until > self._submitted:
             jobs = [(self.plan.jobs[i], self._queues[i].put) for i in range(self._submitted, until)]
-            self._engine.submit(self._family, jobs)
+            self._engine.submit(self._family, jobs, admitted=current > 0)
             self._submitted = until
 
-    def _generate(self) -> Generator[AudioChunk, None, None]:
+    def _generate(self) -> Generator[AudioChunk | TextChunk, None, None]:
         try:
             for number, job in enumerate(self.plan.jobs):
                 self._submit_ahead(number)
@@ -156,10 +178,13 @@ class SpeechStream:
             self.finish_reason,
         )
 
-    def _piece(self, number: int, job: Job) -> Iterator[AudioChunk]:
+    def _piece(self, number: int, job: Job) -> Iterator[AudioChunk | TextChunk]:
         begin = self._num_samples
-        while isinstance(event := self._queues[number].get(), AudioChunk):
-            yield from self._ready(self._joiner.push(event.samples))
+        while isinstance(event := self._queues[number].get(), AudioChunk | TextChunk):
+            if isinstance(event, AudioChunk):
+                yield from self._ready(self._joiner.push(event.samples))
+            elif not self._cancelled.is_set():
+                yield event
         if isinstance(event, Failed):
             if isinstance(event.error, Cancelled) and self._cancelled.is_set():
                 return

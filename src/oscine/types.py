@@ -7,6 +7,7 @@ Names: frame = one step of the codec or latent grid, token = one step of a langu
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -239,7 +240,14 @@ class AudioChunk:
     start: int = 0
 
 
-Event = AudioChunk | Done | Failed
+@dataclass(frozen=True, kw_only=True)
+class TextChunk:
+    """Words of one job's answer, to be put behind those before them as they are."""
+
+    text: str
+
+
+Event = AudioChunk | TextChunk | Done | Failed
 EventSink = Callable[[Event], None]
 """Called on the engine's thread, in order; it must return at once."""
 
@@ -281,6 +289,39 @@ class Decoder(Protocol):
 
     def flush(self) -> Samples:
         """The samples held back, at the end."""
+
+
+class TextDecoder(ABC):
+    """A `Decoder` of answers in words: its frames are tokens that nobody hears, so that its samples are none."""
+
+    @abstractmethod
+    def push(self, frames: Sequence[Any]) -> Samples:
+        """As `Decoder.push`."""
+
+    @abstractmethod
+    def flush(self) -> Samples:
+        """As `Decoder.flush`."""
+
+    @abstractmethod
+    def take_text(self) -> str:
+        """Words that have come to be settled since this was last asked; after `flush` all that are left."""
+
+
+class JointDecoder(ABC):
+    """A `Decoder` that can work on the frames of several jobs at once; a job's samples do not depend on the others."""
+
+    @abstractmethod
+    def push(self, frames: Sequence[Any]) -> Samples:
+        """As `Decoder.push`."""
+
+    @abstractmethod
+    def flush(self) -> Samples:
+        """As `Decoder.flush`."""
+
+    @classmethod
+    @abstractmethod
+    def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
+        """What `push` of each decoder with its frames would give; all are of this class and of one family."""
 
 
 @dataclass(frozen=True, kw_only=True)

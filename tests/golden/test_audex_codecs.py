@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oscine.families.audex.codec_config import SpeechDecoderConfig
 from oscine.families.audex.loading import load_xcodec
-from oscine.families.audex.speech_decoder import SpeechDecoder, SpeechSession
+from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder, SpeechSession
 from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 
 TOL = 2e-5
@@ -59,12 +59,12 @@ def test_speech_decoder_cached(golden_root: Path) -> None:
         assert chunks
         for key in chunks:
             count = t[key].shape[-1] // hop
-            samples = decoder.decode_chunk(ids[start : start + count + steps], count, kv)
+            (samples,) = decoder.decode([Chunk(ids=ids[start : start + count + steps], frames=count, kv=kv)])
             check(f"{name} {key}", samples[None, None], t[key], TOL)
             start += count
         alone = t["decode_cached_no_lookahead_arg"]
         count = alone.shape[-1] // hop
-        samples = decoder.decode_chunk(ids[:count], count, decoder.new_kv())
+        (samples,) = decoder.decode([Chunk(ids=ids[:count], frames=count, kv=decoder.new_kv())])
         check(f"{name} decode_cached_no_lookahead_arg", samples[None, None], alone, TOL)
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,17 @@ from oscine.engine.engine import Engine, EngineOptions
 from oscine.server.app import create_app
 from oscine.server.models import ModelRegistry, ModelSpec
 from oscine.server.state import ServerSettings
+from tests.unit.auk_factory import write_released
 
 CHECKPOINT = Path(__file__).parents[1] / "golden" / "data" / "audio8" / "ckpt_dense_a"
+AUDEX = CHECKPOINT.parents[1] / "audex" / "tiny_audex"
 MODEL = "ckpt_dense_a"
 SPEECH = "/v1/audio/speech"
 
 
-def make_registry(voices_dir: Path, *names: str, **options: Any) -> ModelRegistry:
+def make_registry(voices_dir: Path, *names: str, engine: Engine | None = None, **options: Any) -> ModelRegistry:
     """The tiny checkpoint under each of `names`, on one engine."""
-    engine = Engine(EngineOptions(memory_bytes=1 << 30))
+    engine = engine or Engine(EngineOptions(memory_bytes=1 << 30, max_waiting=None))
     specs = [
         ModelSpec(
             id=name,
@@ -55,7 +58,7 @@ def serving(app: Any, **options: Any) -> Iterator[str]:
         thread.start()
         base = f"http://127.0.0.1:{port}"
         try:
-            wait_until(lambda: ready(base), 60)
+            wait_until(lambda: ready(base), 100)
             yield base
         finally:
             server.should_exit = True
@@ -65,7 +68,7 @@ def serving(app: Any, **options: Any) -> Iterator[str]:
 
 def ready(base: str) -> bool:
     try:
-        return httpx.get(f"{base}/ready").status_code == 200
+        return httpx.get(f"{base}/ready", timeout=60).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -101,6 +104,22 @@ def client(base_url: str) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
+def families_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with a tiny model of each family; recordings of two seconds at most."""
+    if not AUDEX.is_dir():
+        pytest.skip(f"no miniature Audex checkpoint in {AUDEX.parent}")
+    engine = Engine(EngineOptions(memory_bytes=1 << 30, max_waiting=None))
+    folders = {MODEL: CHECKPOINT, "audex": AUDEX, "auk": write_released(tmp_path_factory.mktemp("auk"))}
+    options: dict[str, Any] = {"device": "cpu", "voices_dir": tmp_path_factory.mktemp("voices"), "engine": engine}
+    specs = [
+        ModelSpec(id=name, load=partial(oscine.load, folder, **options), num_bytes=1)
+        for name, folder in folders.items()
+    ]
+    with serving(create_app(ModelRegistry(specs, engine), ServerSettings(max_audio_s=2.0))) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def direct(voices_dir: Path) -> Iterator[oscine.Model]:
     """The same checkpoint without a server, to compare with."""
     with oscine.load(CHECKPOINT, device="cpu", voices_dir=voices_dir) as model:
@@ -131,6 +150,12 @@ def decode(data: bytes) -> tuple[np.ndarray, int]:
         while len(block := file.read(4096, dtype="float32")):
             blocks.append(block)
         return np.concatenate(blocks), file.samplerate
+
+
+def series(client: httpx.Client) -> dict[str, float]:
+    """What `/metrics` says, by name with labels."""
+    lines = client.get("/metrics").text.splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
 def reference_wav(seconds: float = 1.0) -> bytes:

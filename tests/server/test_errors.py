@@ -39,6 +39,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str | None, str]] = [
     ({"input": "a" * 5001}, 400, "invalid_request", "input", "5000"),
     ({"input": None}, 400, "invalid_request", "input", "string"),
     ({"input": 5}, 400, "invalid_request", "input", "string"),
+    ({"instructions": "a" * 4097}, 400, "invalid_request", "instructions", "4096"),
     ({"instructions": "whisper"}, 400, "unsupported_feature", "instructions", "instructions"),
     ({"language": "fr"}, 400, "unsupported_feature", "language", "language"),
     ({"cfg_scale": 2.0}, 400, "unsupported_feature", "cfg_scale", "cfg_scale"),
@@ -56,11 +57,13 @@ REFUSED: list[tuple[dict[str, Any], int, str, str | None, str]] = [
     ({"seed": "7"}, 400, "invalid_request", "seed", "integer"),
     ({"temperature": True}, 400, "invalid_request", "temperature", "number"),
     ({"top_p": 1.5}, 400, "invalid_request", "top_p", "1"),
+    ({"top_k": 10**30}, 400, "invalid_request", "top_k", "1000000"),
     ({"max_new_tokens": 100_000}, 400, "invalid_request", "max_new_tokens", "640"),
     ({"colour": "red"}, 400, "invalid_request", "colour", "unknown field 'colour'"),
     ({"ref_text": "Hello."}, 400, "invalid_request", "ref_text", "ref_audio"),
     ({"ref_audio": "AAAA"}, 422, "bad_audio", "ref_audio", "ref_audio"),
-    ({"ref_audio": "/etc/passwd"}, 422, "bad_audio", "ref_audio", "base64"),
+    ({"ref_audio": "/etc/passwd"}, 400, "invalid_request", "ref_audio", "base64"),
+    ({"ref_audio": "AA==AAAA"}, 400, "invalid_request", "ref_audio", "base64"),
     ({"ref_audio": "http://127.0.0.1/a.wav"}, 400, "unsupported_feature", "ref_audio", "URL"),
     ({"ref_audio": "file:///etc/passwd"}, 400, "unsupported_feature", "ref_audio", "URL"),
 ]
@@ -85,11 +88,17 @@ def test_missing_fields_are_named(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b'{"input": "\\ud800", "model": "tts-1"}']
+    "content", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b"[" * 50_000, b'{"input": "\\ud800", "model": "tts-1"}']
 )
 def test_bodies_that_are_no_request(client: httpx.Client, content: bytes) -> None:
     response = client.post(SPEECH, content=content, headers={"Content-Type": "application/json"})
     check(response, 400, "invalid_request", "input" if b"ud800" in content else None)
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/edits", "/v1/chat/completions", f"{SPEECH}/batch"])
+def test_json_without_end_is_refused(client: httpx.Client, path: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    check(client.post(path, content=b'{"a":' * 50_000, headers=headers), 400, "invalid_request", None)
 
 
 def test_a_body_that_is_not_called_json_is_told_so(client: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from oscine.options import COMMON_OPTIONS
 from oscine.server.app import create_app
 from oscine.server.models import ModelRegistry, ModelSpec
 from oscine.server.schemas import SpeechSettings
+from oscine.server.state import ServerSettings, ServerState
 
 from .conftest import SPEECH, body, make_registry, serving, wait_until
 
@@ -169,6 +171,56 @@ def test_the_default_model_that_cannot_be_loaded_leaves_the_server_unready(tmp_p
     assert "damaged" in ready.json()["error"]["message"]
     assert spoken.status_code == 500
     assert spoken.json()["error"]["code"] == "checkpoint_error"
+
+
+def test_while_it_loads_a_server_says_when_to_come_back(tmp_path: Path) -> None:
+    gate = threading.Event()
+    registry = make_registry(tmp_path, load_wait_s=0.1)
+    slot = registry._slots[registry.default]
+    load = slot.spec.load
+    slot.spec = replace(slot.spec, load=lambda: (gate.wait(100), load())[1])
+    app = create_app(registry)
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://app") as client,
+        ):
+            while registry._loading is None:
+                await asyncio.sleep(0.01)
+            for response in await client.get("/ready"), await client.post(SPEECH, json=body()):
+                assert response.status_code == 503
+                assert response.json()["error"]["code"] == "not_ready"
+                assert int(response.headers["retry-after"]) >= 1
+            assert (await client.get("/health")).status_code == 200
+            gate.set()
+            while (await client.get("/ready")).status_code != 200:
+                await asyncio.sleep(0.01)
+            assert (await client.post(SPEECH, json=body())).status_code == 200
+
+    asyncio.run(ask())
+
+
+def test_the_warm_up_waits_for_a_request_that_came_first_however_long_it_loads(tmp_path: Path) -> None:
+    """The server once never became ready when a request had begun to load the model before its own warm-up."""
+    registry = make_registry(tmp_path, load_wait_s=0.01)
+    slot = registry._slots[registry.default]
+    load = slot.spec.load
+    slot.spec = replace(slot.spec, load=lambda: (time.sleep(0.2), load())[1])
+    state = ServerState(registry, ServerSettings())
+
+    def use() -> None:
+        with registry.use("tts-1"):
+            pass
+
+    first = threading.Thread(target=use)
+    first.start()
+    wait_until(lambda: registry._loading is not None)
+    state.warm_up()
+    assert state.ready
+    first.join(60)
+    registry.close()
 
 
 def test_http_offers_every_common_option() -> None:

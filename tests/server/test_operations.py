@@ -6,25 +6,25 @@ import json
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
 from oscine.errors import GenerationError
 from oscine.server.app import create_app
+from oscine.server.loading import engine_for
 from oscine.server.state import ServerSettings, ServerState
 
-from .conftest import SPEECH, body, make_registry, serving, wait_until
+from .conftest import CHECKPOINT, SPEECH, body, make_registry, series, serving, wait_until
 
 LONG = " ".join(f"Sentence number {n} is here, and it goes on for a little while longer." for n in range(60))
 ENDLESS = {"input": LONG, "max_new_tokens": 200, "response_format": "pcm"}
-
-
-def series(client: httpx.Client) -> dict[str, float]:
-    lines = client.get("/metrics").text.splitlines()
-    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
 def busy(state: ServerState) -> bool:
@@ -69,8 +69,41 @@ def test_more_requests_than_may_be_are_told_when_to_come_back(voices_dir: Path) 
         assert client.post(SPEECH, json=body()).status_code == 200
 
 
+def test_openai_sdk_comes_back_when_it_was_told_to(voices_dir: Path) -> None:
+    app = create_app(make_registry(voices_dir), ServerSettings(max_requests=1))
+    fields: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "Hi.", "extra_body": {"max_new_tokens": 8}}
+
+    def rejected() -> int:
+        return app.state.server.metrics._requests.get((SPEECH, "rejected"), 0)
+
+    with (
+        serving(app) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=2, timeout=60) as sdk,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        sdk.audio.speech.create(**fields)  # it imports a lot the first time
+        with client.stream("POST", SPEECH, json=body(**ENDLESS)) as response:
+            next(response.iter_raw())
+            answer = pool.submit(sdk.audio.speech.create, **fields)
+            wait_until(lambda: answer.done() or rejected(), 60)
+            assert not answer.done(), answer.result()
+        assert answer.result(60).response.headers["content-type"] == "audio/mpeg"
+
+
+def test_what_has_been_let_in_never_lacks_room(tmp_path: Path) -> None:
+    """A batch speaks several texts at a time, each several pieces ahead: more than the engine's queue once held."""
+    engine = engine_for([str(CHECKPOINT)], device="cpu", offline=True)
+    app = create_app(make_registry(tmp_path, engine=engine), ServerSettings(max_requests=1, batch_parallel=8))
+    text = " ".join(f"Sentence number {n} is here, and it goes on for a little while longer." for n in range(12))
+    fields = {"model": "tts-1", "max_new_tokens": 2, "response_format": "pcm", "items": [{"input": text}] * 8}
+    with serving(app) as url:
+        answer = httpx.post(f"{url}{SPEECH}/batch", json=fields, timeout=100).json()
+    assert (answer["succeeded"], answer["failed"]) == (8, 0), answer["results"][-1].get("error")
+
+
 def test_a_key_is_asked_for_where_it_matters(voices_dir: Path) -> None:
-    app = create_app(make_registry(voices_dir), ServerSettings(api_key="s3cret"))
+    app = create_app(make_registry(voices_dir), ServerSettings(api_key="s3cret", websocket_idle_s=0.5))
     with serving(app) as url, httpx.Client(base_url=url, timeout=60) as client:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "s3cret"}):
             response = client.post(SPEECH, json=body(), headers=headers)
@@ -79,6 +112,14 @@ def test_a_key_is_asked_for_where_it_matters(voices_dir: Path) -> None:
             assert client.get("/v1/models", headers=headers).status_code == 401
         assert client.post(SPEECH, json=body(), headers={"Authorization": "Bearer s3cret"}).status_code == 200
         assert client.get("/health").status_code == client.get("/").status_code == 200
+        address = url.replace("http", "ws") + f"{SPEECH}/stream"
+        with pytest.raises(InvalidStatus, match="403"), connect(address):
+            pass
+        with connect(address, additional_headers={"Authorization": "Bearer s3cret"}) as socket:
+            idle = json.loads(socket.recv(timeout=60))  # the settings allow half a second of silence
+            assert (idle["type"], idle["error"]["code"]) == ("error", "invalid_request")
+            with pytest.raises(ConnectionClosed, match="1008"):
+                socket.recv(timeout=60)
 
 
 def test_pages_of_other_web_sites_may_not_use_it(client: httpx.Client) -> None:
@@ -93,14 +134,18 @@ def test_metrics_count_what_happened(client: httpx.Client) -> None:
     before = series(client)
     client.post(SPEECH, json=body())
     client.post(SPEECH, json=body(colour="red"))
+    client.post(SPEECH, json=body(voice="nobody"))  # which only the model can tell
     client.get("/no/such/page")
     after = series(client)
+
+    failed = f'oscine_requests_total{{endpoint="{SPEECH}",outcome="failed"}}'
 
     def grown(name: str) -> float:
         return after[name] - before.get(name, 0)
 
     assert grown(f'oscine_requests_total{{endpoint="{SPEECH}",outcome="ok"}}') == 1
-    assert grown(f'oscine_requests_total{{endpoint="{SPEECH}",outcome="invalid"}}') == 1
+    assert grown(f'oscine_requests_total{{endpoint="{SPEECH}",outcome="invalid"}}') == 2
+    assert after.get(failed, 0) == before.get(failed, 0)
     assert grown('oscine_requests_total{endpoint="other",outcome="invalid"}') == 1
     assert [grown(f"oscine_{name}_count") for name in ("ttfa_seconds", "rtf", "underrun_seconds")] == [1, 1, 1]
     assert grown("oscine_frames_total") == grown('oscine_tokens_total{kind="output"}') > 0
@@ -161,6 +206,31 @@ def test_a_stream_that_breaks_has_no_clean_end(voices_dir: Path) -> None:
         assert last["type"] == "speech.audio.error"
         assert last["error"]["code"] == "generation_error"
         assert "speech.audio.done" not in text
+
+
+def test_a_fault_of_ours_is_told_as_such_and_nothing_more(voices_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    registry = make_registry(voices_dir)
+
+    def fault(*args: Any, **fields: Any) -> Any:
+        raise RuntimeError("secret")
+
+    with serving(create_app(registry)) as url:
+        with registry.use("tts-1") as model:
+            model.stream = fault  # type: ignore[method-assign]
+        response = httpx.post(url + SPEECH, json=body(), timeout=60)
+        assert response.status_code == 500
+        assert response.headers["x-request-id"].startswith("req_")
+        assert response.json()["error"]["code"] == "internal_error"
+        with connect(url.replace("http", "ws") + f"{SPEECH}/stream") as socket:
+            socket.send(json.dumps({"type": "session.config"}))
+            socket.send(json.dumps({"type": "input.text", "text": "Hello."}))
+            socket.send(json.dumps({"type": "input.done"}))
+            events = [json.loads(socket.recv(timeout=60)) for _ in range(2)]
+            assert events[1]["error"]["code"] == "internal_error"
+            with pytest.raises(ConnectionClosed, match="1011"):
+                socket.recv(timeout=60)
+        assert "secret" not in response.text + str(events)
+    assert caplog.text.count("RuntimeError: secret") == 2  # the log does say it
 
 
 def test_shutting_down_lets_short_requests_finish_and_breaks_off_long_ones(voices_dir: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import httpx
@@ -12,41 +12,24 @@ import numpy as np
 import openai
 import pytest
 
-import oscine
 from oscine.api import Result
-from oscine.engine.engine import Engine, EngineOptions
-from oscine.server.app import create_app
 from oscine.server.hearing import ChatBody
-from oscine.server.models import ModelRegistry, ModelSpec
 from oscine.server.routes.answers import _completion
-from oscine.server.state import ServerSettings
 from oscine.types import Timings
-from tests.unit.auk_factory import write_released
 
-from .conftest import CHECKPOINT, MODEL, decode, reference_wav, serving
+from .conftest import MODEL, decode, reference_wav
 
-AUDEX = CHECKPOINT.parents[1] / "audex" / "tiny_audex"
 EDITS, SOUNDS = "/v1/audio/edits", "/v1/audio/generations"
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 PITCH = {"task": "pitch", "direction": "up", "semitones": "1"}
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    engine = Engine(EngineOptions(memory_bytes=1 << 30))
-    folders = {MODEL: CHECKPOINT, "audex": AUDEX, "auk": write_released(tmp_path_factory.mktemp("auk"))}
-    if not AUDEX.is_dir():
-        pytest.skip(f"no miniature Audex checkpoint in {AUDEX.parent}")
-    options: dict[str, Any] = {"device": "cpu", "voices_dir": tmp_path_factory.mktemp("voices"), "engine": engine}
-    specs = [
-        ModelSpec(id=name, load=partial(oscine.load, folder, **options), num_bytes=1)
-        for name, folder in folders.items()
-    ]
-    with serving(create_app(ModelRegistry(specs, engine), ServerSettings(max_audio_s=2.0))) as url:
-        yield url
+@pytest.fixture
+def url(families_url: str) -> str:
+    return families_url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def web(url: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=url, timeout=60) as client:
         yield client
@@ -92,6 +75,9 @@ def test_what_an_edit_lacks_is_named(web: httpx.Client) -> None:
     refused(web.post(EDITS, json=base | {"audio": "http://127.0.0.1/x.wav"}), 400, "audio")
     refused(web.post(EDITS, json=base | audio | {"model": MODEL}), 400, "task")
     refused(web.post(EDITS, data=base, files={"sound": ("a.wav", b"x")}), 400, "sound")
+    half = json.dumps(base | audio | {"direction": "\ud800"})  # JSON can say what no text can hold
+    refused(web.post(EDITS, content=half, headers={"Content-Type": "application/json"}), 400, "direction")
+    refused(web.post(EDITS, json=base | {"audio": "/etc/passwd"}), 400, "audio")
     assert web.post(EDITS, content=b"x").json()["error"]["code"] == "invalid_request"
 
 
@@ -145,7 +131,10 @@ def test_chats_that_no_model_can_serve_are_refused(web: httpx.Client) -> None:
     refused(web.post(chat, json=message(HEARD)), 400, "messages")
     refused(web.post(chat, json=message(HEARD, ASKED) | {"modalities": ["text", "audio"]}), 400, "messages")
     refused(web.post(chat, json=message(HEARD, ASKED) | {"audio": {"format": "wav"}}), 400, "audio")
-    refused(web.post(chat, json=message(HEARD, ASKED) | {"stream": True}), 400, "stream")
+    spoken = message(HEARD) | {"modalities": ["text", "audio"], "stream": True}
+    refused(web.post(chat, json=spoken), 400, "stream")
+    refused(web.post(chat, json=message(HEARD, ASKED) | {"stream_options": {}}), 400, "stream_options")
+    refused(web.post(chat, json=message(HEARD, ASKED) | {"stream": True, "model": MODEL}), 400, "task")
     refused(web.post(chat, json=message(HEARD, ASKED) | {"messages": []}), 400, "messages")
     refused(web.post(chat, json=message(HEARD, ASKED) | {"model": MODEL}), 400, "task")
 

@@ -32,6 +32,7 @@ def test_a_voice_is_stored_survives_a_restart_and_is_deleted(tmp_path: Path, ref
         assert made.json().items() >= {"object": "audio.voice", "id": "tone", "name": "tone"}.items()
         assert isinstance(made.json()["created_at"], int)
         assert listed(client)["tone"]["kind"] == "stored"
+        assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".safetensors"]
         spoken = client.post(SPEECH, json=body(voice="tone", response_format="pcm")).content
         again = post(client, reference)
         assert again.status_code == 409

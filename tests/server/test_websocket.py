@@ -123,6 +123,61 @@ def test_a_sentence_that_cannot_be_spoken_does_not_end_the_session(socket: Clien
     assert sentence(socket)[2]["total_bytes"] > 0
 
 
+@pytest.mark.parametrize(
+    ("frame", "word"),
+    [
+        (b"\x00\x01", "binary"),
+        ("{", "JSON"),
+        ("[1, 2]", "object"),
+        ("[" * 50_000, "JSON"),
+        ('{"no": "type"}', "unknown message type"),
+        (json.dumps({"type": "x" * 5000}), "unknown message type"),
+        ('{"type": "input.text"}', "text"),
+        ('{"type": "input.text", "text": "a", "colour": "red"}', "text"),
+        ('{"type": "input.text", "text": "\\ud800"}', "surrogate"),
+        ('{"type": "input.done", "text": "a"}', "input.done"),
+        (json.dumps({"type": "input.text", "text": "a. " * 2000}), "5000"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_wrong_message_is_told_what_is_wrong_and_the_session_goes_on(
+    socket: ClientConnection, frame: str | bytes, word: str
+) -> None:
+    configure(socket)
+    socket.send(frame)
+    answer = hear(socket)
+    assert (answer["type"], answer["error"]["code"]) == ("error", "invalid_request")
+    assert word in answer["error"]["message"]
+    assert len(answer["error"]["message"]) < 300
+    tell(socket, "input.text", text="Hello.")
+    tell(socket, "input.done")
+    assert sentence(socket)[2]["total_bytes"] > 0
+
+
+def test_more_text_than_can_wait_is_refused_until_some_has_been_spoken(socket: ClientConnection) -> None:
+    configure(socket, max_new_tokens=200)
+    for _ in range(2):  # an utterance may have 5000 characters here, and so many may wait
+        tell(socket, "input.text", text="Four words of it. " * 260)
+        tell(socket, "input.done")
+    while True:
+        message = socket.recv(timeout=30)
+        if isinstance(message, str) and (event := json.loads(message))["type"] == "error":
+            break
+    assert event["error"]["code"] == "queue_full"
+    tell(socket, "session.close")
+
+
+def test_text_after_the_end_is_the_next_utterance_and_an_end_without_text_ends_nothing(
+    socket: ClientConnection,
+) -> None:
+    configure(socket)
+    tell(socket, "input.done")
+    assert hear(socket) == {"type": "session.done", "total_sentences": 0}
+    tell(socket, "input.text", text="Hello.")
+    tell(socket, "input.done")
+    assert sentence(socket)[0]["utterance_index"] == 1
+
+
 def test_leaving_cancels_what_is_being_spoken(base_url: str, app: Any) -> None:
     state: ServerState = app.state.server
     with connect(base_url.replace("http", "ws") + "/v1/audio/speech/stream") as socket:

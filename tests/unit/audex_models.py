@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_letters
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
 from oscine.families.audex.config import HybridConfig
 from oscine.families.audex.family import AudexFamily, exact_rule, load
@@ -29,6 +33,11 @@ def dense_family(golden_root: Path) -> AudexFamily:
     return load(tiny_folder(golden_root), name="tiny", device=CPU, dtype=torch.float32)
 
 
+def int8_family(golden_root: Path) -> AudexFamily:
+    """The miniature checkpoint with int8 weights."""
+    return load(tiny_folder(golden_root), name="tiny", device=CPU, dtype=torch.int8)
+
+
 def hybrid_family(golden_root: Path) -> AudexFamily:
     """The same codecs and tokenizer around a random hybrid language model with every kind of block."""
     model = load_model(tiny_folder(golden_root), device=CPU, dtype=torch.float32)
@@ -37,6 +46,18 @@ def hybrid_family(golden_root: Path) -> AudexFamily:
     lm.lm_head.weight[block.offset : block.offset + block.size] *= 4  # else it would rarely speak
     fields = {name: getattr(model, name) for name in ("speech_decoder", "xcodec", "tokenizer", "tokens")}
     return AudexFamily(AudexModel(lm=lm, tower=None, **fields), exact_rule(lm, CPU, torch.float32), name="h")
+
+
+def wordy_folder(source: Path, target: Path) -> Path:
+    """A copy of the miniature that answers in letters and spaces, where the original makes few words."""
+    shutil.copytree(source, target)
+    shard = next((target / "checkpoint_folder_full").glob("model-00001-*.safetensors"))
+    tokenizer = Tokenizer.from_file(str(target / "checkpoint_folder_full" / "tokenizer.json"))
+    tensors = load_file(shard)
+    letters = [token for sign in ascii_letters + " " for token in tokenizer.encode(sign, add_special_tokens=False).ids]
+    tensors["lm_head.weight"][letters] *= 30
+    save_file(tensors, shard)
+    return target
 
 
 def random_hybrid(vocab_size: int) -> HybridLM:

@@ -161,7 +161,7 @@ def test_a_text_answer_has_frames_and_no_samples(family: AudexFamily) -> None:
     assert isinstance(listener.outcome, Done)
     assert not listener.chunks
     assert len(job.frames) == 8 or listener.outcome.finish_reason == "stop"
-    assert family.text_of(job) == family._maker.encoder.decode(job.frames).strip()
+    assert family.text_of(job) == family._maker.encoder.decode(job.frames).strip() == listener.words
 
 
 def test_conversation(family: AudexFamily) -> None:

@@ -14,10 +14,14 @@ import torch
 from oscine.engine.engine import Engine
 from oscine.families.audex.family import AudexFamily
 from oscine.layers.exact import ExactRule
-from oscine.types import AudioChunk, AudioInput, Done, Event, Job, Request, Samples
-from tests.unit.audex_models import dense_family, hybrid_family
+from oscine.types import AudioChunk, AudioInput, Done, Event, Job, Request, Samples, TextChunk
+from tests.unit.audex_models import dense_family, hybrid_family, int8_family
 
-FAMILIES: dict[str, Callable[[Path], AudexFamily]] = {"dense": dense_family, "hybrid": hybrid_family}
+FAMILIES: dict[str, Callable[[Path], AudexFamily]] = {
+    "dense": dense_family,
+    "hybrid": hybrid_family,
+    "int8": int8_family,
+}
 TEXTS = ("Hello there.", "One two three four five.", "a", "Rain on a tin roof, and then some.")
 
 
@@ -117,16 +121,19 @@ def test_restored_jobs_repeat_themselves(family: AudexFamily) -> None:
 
 
 class Listener:
-    """Collects one job's audio until its terminal event."""
+    """Collects one job's audio and words until its terminal event."""
 
     def __init__(self) -> None:
         self.chunks: list[Samples] = []
+        self.words = ""
         self.outcome: Event | None = None
         self.ended = threading.Event()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, AudioChunk):
             self.chunks.append(event.samples)
+        elif isinstance(event, TextChunk):
+            self.words += event.text
         else:
             self.outcome = event
             self.ended.set()

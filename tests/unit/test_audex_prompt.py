@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from oscine.errors import InvalidRequest
 from oscine.families.audex.prompt import Prompt, PromptEncoder, audio_prompt, chat_prompt, generation_prompt
-from oscine.families.audex.transcript import clean_transcript
+from oscine.families.audex.transcript import PREAMBLE, clean_transcript, is_bare
 from tests.unit.audex_models import tiny_folder
 
 HOSTILE = (
@@ -83,7 +83,19 @@ def test_empty_text(kind: str, text: str) -> None:
         ("'quoted whole'", "quoted whole"),
         ("rock 'n roll", "rock 'n roll"),
         ("", ""),
+        ("a" * 119 + "'b'", "a" * 119 + "'b'"),  # a quote behind a letter
+        (" " + "a" * (PREAMBLE - 1) + " 'b' c", "a" * (PREAMBLE - 1) + " 'b' c"),  # too late to be of a sentence around
+        ("a" * (PREAMBLE - 2) + " 'b' c", "b"),
     ],
 )
 def test_clean_transcript(answer: str, words: str) -> None:
     assert clean_transcript(answer) == words
+
+
+@pytest.mark.parametrize("answer", ["a" * 200 + " 'b' c", "It says: 'a " + "b " * 100 + "' so", "one 'two", "x" * 121])
+def test_a_bare_transcript_stays_bare(answer: str) -> None:
+    """Once a beginning is bare, the transcript of any continuation begins with it."""
+    for end in range(len(answer)):
+        if is_bare(answer[:end]):
+            assert clean_transcript(answer).startswith(answer[:end].strip())
+    assert is_bare(answer) == (len(answer) > PREAMBLE and "'" not in answer[:PREAMBLE])

@@ -4,30 +4,77 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from oscine import bench
-from oscine.bench.auk import DIT, VAE, _operations
+from oscine.bench.auk import DIT, VAE, _operations, from_folder
+from oscine.errors import InvalidRequest
 from oscine.families.auk import AuKTransformer
 from oscine.families.auk.config import DiTConfig, VAEConfig
 from tests.unit.auk_factory import RELEASED_ARCH, RELEASED_VAE, write_flat, write_released
+
+SIZE = {"batch": 2, "frames": 13, "repeats": 1}
+TIMES = (
+    "conditioner_s", "prepare_s", "dit_step_s", "dit_step_without_prepare_s", "vae_decode_s", "vae_first_chunk_s",
+)  # fmt: skip
+NUMBERS = (
+    "rtf", "matrix_rate", "matrix_rate_share", "dit_operations", "plain_over_prepared", "conditioner_per_step_s",
+    "dit_per_step_s", "vae_per_step_s", "seconds_per_step",
+)  # fmt: skip
+
+
+def check(report: dict[str, Any]) -> None:
+    for name in TIMES:
+        assert 0 < report[name]["min"] <= report[name]["p99"], name
+    for name in NUMBERS:
+        assert report[name] > 0, name
+    parts = sum(report[f"{part}_per_step_s"] for part in ("conditioner", "dit", "vae"))
+    assert report["seconds_per_step"] == pytest.approx(parts)
+    assert report["rtf"] == pytest.approx(parts * report["steps"] / report["audio_s"])
 
 
 @pytest.mark.parametrize("flash", [False, True])
 def test_bench_of_the_miniature(flash: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_flat(tmp_path, variant="flash") if flash else write_released(tmp_path)
-    size = ["--batch", "2", "--frames", "13", "--repeats", "1", "--device", "cpu"]
-    assert bench.main([str(folder), *size]) == 0
+    size = [argument for name, value in SIZE.items() for argument in (f"--{name}", str(value))]
+    assert bench.main([str(folder), *size, "--device", "cpu"]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert report["steps"] == (4 if flash else 32)
+    assert (report["steps"], report["guided"]) == ((4, False) if flash else (32, True))
     assert report["audio_s"] == pytest.approx(13 * 480 / 24000)
-    for name in ("conditioner_s", "prepare_s", "dit_step_s", "dit_guided_step_s", "dit_forward_without_prepare_s",
-                 "vae_decode_s", "vae_first_chunk_s"):  # fmt: skip
-        assert 0 < report[name]["min"] <= report[name]["p99"], name
-    for name in ("rtf", "matrix_rate", "matrix_rate_share", "dit_operations"):
-        assert report[name] > 0, name
+    assert report["peak_memory"] > 0
+    check(report)
+
+
+def workload(folder: Path, **options: Any) -> dict[str, Any]:
+    return from_folder(folder, device=torch.device("cpu"), dtype=torch.float32, **{**SIZE, **options}).run()
+
+
+def test_steps_guidance_and_duration_can_be_chosen(tmp_path: Path) -> None:
+    folder = write_released(tmp_path)
+    plain = workload(folder, steps=4, guided=False, duration_s=0.56)
+    guided = workload(folder, steps=1, duration_s=0.56)
+    assert [(r["steps"], r["guided"], r["frames"]) for r in (plain, guided)] == [(4, False, 29), (1, True, 29)]
+    assert guided["dit_operations"] == 2 * plain["dit_operations"]
+    check(plain)
+
+
+def test_the_command_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--steps", "4", "--no-guidance", "--duration", "0.3", "--repeats", "1", "--device", "cpu"]
+    assert bench.main([str(write_released(tmp_path)), *chosen]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (report["steps"], report["guided"], report["frames"]) == (4, False, 15)
+    for arguments in (["--steps", "4"], ["--no-guidance"], ["--duration", "1"]):
+        with pytest.raises(InvalidRequest, match="are for auk"):
+            bench.main(["audex-2b", "--random-weights", "--device", "cpu", *arguments])
+
+
+@pytest.mark.parametrize("options", [{"steps": 8}, {"guided": True}])
+def test_flash_keeps_its_recipe(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="own 4 steps"):
+        workload(write_flat(tmp_path, variant="flash"), **options)
 
 
 def test_the_dimensions_are_the_releases() -> None:

@@ -13,13 +13,14 @@ import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from oscine.errors import CheckpointError, ConfigMismatch, MissingFile, WeightMismatch
+from oscine.errors import CheckpointError, ConfigMismatch, InvalidRequest, MissingFile, WeightMismatch
 from oscine.families import load_family
 from oscine.families.auk import AuKPipeline, AuKTransformer, AuKVAE, dit_state_dict
 from oscine.families.auk.conditioner import Conditioner
 from oscine.families.auk.config import AuKConfig, DiTConfig, ThinkerConfig, VAEConfig, read_yaml
 from oscine.families.auk.folder import open_folder
 from oscine.families.auk.residency import HEADROOM_BYTES, available_bytes, fits
+from oscine.families.auk.sampler import FLASH_GRID
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.weights import Fusion, is_unused, load_dit, load_thinker
 from tests.unit.auk_factory import (
@@ -157,6 +158,66 @@ def test_fusion_values_are_needed(tmp_path: Path) -> None:
         load_dit(dit, tmp_path / "a.safetensors", device="cpu", dtype=torch.float32)
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize("part", ["dit", "encoder"])
+def test_quantised_weights_are_refused(part: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    folder = write_released(tmp_path)
+    path, key = folder / "auk_base.safetensors", "transformer.proj_out.weight"
+    if part == "encoder":
+        path, key = tmp_path / "Qwen2.5-Omni-3B" / "model-00001-of-00002.safetensors", ""
+    tensors = load_file(path)
+    key = key or next(name for name in sorted(tensors) if not is_unused(name))
+    save_file({**tensors, key: tensors[key].to(dtype)}, path)
+    with pytest.raises(WeightMismatch, match=f"{key} is stored as .*quantised checkpoints"):
+        load_family(folder, name="tiny", device=CPU, dtype=torch.float32)
+
+
+def test_quantised_dtypes_and_encoders_are_refused(tmp_path: Path) -> None:
+    folder = write_released(tmp_path)
+    with pytest.raises(InvalidRequest, match=r"float8_e4m3fn is not supported"):
+        AuKPipeline.from_folder(folder, dtype=torch.float8_e4m3fn)
+    config = tmp_path / "Qwen2.5-Omni-3B" / "config.json"
+    values = json.loads(config.read_text())
+    for changed in (
+        {**values, "quantization_config": {"quant_method": "awq"}},
+        {"thinker_config": {**values["thinker_config"], "quantization_config": {"quant_method": "gptq"}}},
+    ):
+        config.write_text(json.dumps(changed))
+        with pytest.raises(ConfigMismatch, match="quantised encoders are not supported"):
+            open_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vae": {"vae_name": "OtherVAE"}}, "vae_name 'OtherVAE' is not supported"),
+        ({"schedule": {"odeint_kwargs": {"method": "midpoint"}}}, "solver 'midpoint' is not supported"),
+    ],
+)
+def test_another_vae_or_solver_is_refused(tmp_path: Path, change: dict[str, dict[str, object]], message: str) -> None:
+    folder, values = write_released(tmp_path), config_values()
+    for section, entries in change.items():
+        values["model"][section] = {**values["model"].get(section, {}), **entries}
+    (folder / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    with pytest.raises(ConfigMismatch, match=message):
+        open_folder(folder)
+    values["model"]["vae"]["vae_name"] = "BigVGANFlowVAE"
+    values["model"]["schedule"] = {"odeint_kwargs": {"method": "euler"}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    assert open_folder(folder).config.variant == "base"
+
+
+def test_the_flat_folders_grid_must_be_the_flash_grid(tmp_path: Path) -> None:
+    folder = write_flat(tmp_path, variant="flash")
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, "flash_t_grid": list(FLASH_GRID)}))
+    assert open_folder(folder).config.variant == "flash"
+    for grid in ([0.0, 0.5, 1.0], [0.0, 0.1, 0.2, 0.3, 1.0], "linear"):
+        (folder / "config.json").write_text(json.dumps({**values, "flash_t_grid": grid}))
+        with pytest.raises(ConfigMismatch, match="flash_t_grid"):
+            open_folder(folder)
+
+
 def test_missing_shards_are_named(tmp_path: Path) -> None:
     folder = write_released(tmp_path)
     (tmp_path / "Qwen2.5-Omni-3B" / "model-00002-of-00002.safetensors").unlink()
@@ -196,6 +257,22 @@ def test_an_encoder_loaded_for_each_use_gives_the_same(tmp_path: Path) -> None:
     for clip in (None, torch.randn(4000, generator=torch.Generator().manual_seed(1)).numpy()):
         assert torch.equal(resident.condition("Say it.", clip), staged.condition("Say it.", clip))
     assert staged._thinker is None
+
+
+def test_conditions_are_kept_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = open_folder(write_released(tmp_path))
+    fusion = Fusion(layer_weights=torch.linspace(-1, 1, 2), layer_scale=torch.ones(1))
+    conditioner = Conditioner(parts, fusion, device=CPU, dtype=torch.float32, resident=False, cache_size=2)
+    loads: list[None] = []
+    load = conditioner._load
+    monkeypatch.setattr(conditioner, "_load", lambda: loads.append(None) or load())
+    clip = torch.randn(4000, generator=torch.Generator().manual_seed(1)).numpy()
+    first = conditioner.condition("Say it.", clip)
+    assert conditioner.condition("Say it.", clip.copy()) is first
+    assert len(loads) == 1
+    for instruction, heard in (("Say it.", None), ("Sing it.", clip), ("Say it.", clip)):
+        conditioner.condition(instruction, heard)
+    assert len(loads) == 4
 
 
 def test_whether_all_parts_fit(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from oscine.errors import BadAudio, InputTooLong, InvalidRequest, NonFiniteOutput, OscineError
 from oscine.families.auk import AuKPipeline, AuKRequest, sample_latents
-from oscine.families.auk.pipeline import Granularity
 from oscine.families.auk.wire import decode_frame, encode_frame
 from oscine.types import Samples
 from tests.unit.auk_factory import TINY_ARCH, TINY_VAE, write_released
@@ -57,7 +57,19 @@ def short(**changes: Any) -> AuKRequest:
         ({"audio": clip(30.1)}, InputTooLong, "30 s"),
         ({"t_grid": [0.0, 0.5, 0.5, 1.0]}, InvalidRequest, "strictly increasing"),
         ({"guidance": float("nan")}, InvalidRequest, "guidance"),
+        ({"t_grid": [0.0, float("nan"), 1.0]}, InvalidRequest, "finite"),
+        ({"t_grid": [0.5]}, InvalidRequest, "at least 2 times"),
+        ({"guidance": -1.0}, InvalidRequest, "guidance"),
         ({"num_steps": 0}, InvalidRequest, "at least 1"),
+        ({"num_steps": 2.5}, InvalidRequest, "whole number"),
+        ({"gen_seconds": float("nan")}, InvalidRequest, "duration"),
+        ({"audio": np.zeros(0, np.float32)}, BadAudio, "empty"),
+        ({"audio": np.zeros(24000, np.float32)}, BadAudio, "silent"),
+        ({"audio": np.full(24000, np.nan, np.float32)}, BadAudio, "NaN"),
+        ({"audio": np.ones(24000, np.float32), "sample_rate": 0}, BadAudio, "rate"),
+        ({"output_type": "mp3"}, InvalidRequest, "output_type"),
+        ({"seed": -1}, InvalidRequest, "seed"),
+        ({"seed": 2**64}, InvalidRequest, "seed"),
     ],
 )
 def test_the_pipeline_refuses(
@@ -118,6 +130,37 @@ def test_flash_ignores_other_settings_and_says_so_once(root: Path, caplog: pytes
     assert caplog.text.count("AuK-Flash runs its own 4 steps") == 1
 
 
+def test_latents_decode_to_the_audio(pipeline: AuKPipeline) -> None:
+    request = short(audio=clip(0.2), gen_seconds=None)
+    [latents], [audio] = (pipeline.forward(replace(request, output_type=kind)) for kind in ("latent", "audio"))
+    assert latents.latents is not None
+    assert audio.audio is not None
+    assert latents.audio is None
+    assert latents.latents.shape == (1, 10, TINY_VAE["latent_dim"])
+    assert torch.equal(pipeline.vae.decode(latents.latents)[0], audio.audio)
+
+
+def test_the_reported_seed_repeats_the_run(pipeline: AuKPipeline) -> None:
+    """The draw of the clip's latents included; a generator gives what its seed gives."""
+    request = short(audio=clip(0.2), vae_sample=True, seed=None)
+    [first] = pipeline.forward(request)
+    [again] = pipeline.forward(replace(request, seed=first.seed))
+    assert first.seed is not None
+    generator = torch.Generator().manual_seed(first.seed)
+    [drawn] = pipeline.forward(replace(request, generator=generator))
+    for other in (again, drawn):
+        assert first.audio is not None
+        assert other.audio is not None
+        assert torch.equal(first.audio, other.audio)
+    assert drawn.seed is None
+
+
+def test_any_rate_is_resampled_for_the_reference(pipeline: AuKPipeline) -> None:
+    latents = pipeline.reference_latents(short(audio=clip(0.2)[:1600], sample_rate=8000))
+    assert latents is not None
+    assert latents.shape[1] == 10
+
+
 def test_infinite_latents_are_an_error(root: Path) -> None:
     pipeline = AuKPipeline.from_folder(root / "AuK")
     pipeline.dit.proj_out.bias.fill_(float("inf"))
@@ -136,6 +179,13 @@ def test_wrong_shapes_are_named(pipeline: AuKPipeline) -> None:
         dit.prepare(text, target_len=4, ref=torch.zeros(1, 3, 8), ref_mask=torch.ones(1, 4, dtype=torch.bool))
     with pytest.raises(ValueError, match="at least one frame"):
         dit.prepare(text, target_len=0)
+    with pytest.raises(ValueError, match="2 rows of latents for a context of 1"):
+        dit.step(torch.zeros(2, 4, 8), 0.0, context)
+    with pytest.raises(ValueError, match=r"time must be a number or \[1\]"):
+        dit.step(torch.zeros(1, 4, 8), torch.zeros(3), context)
+    table = dit.prepare(text, target_len=4, timesteps=torch.zeros(2))
+    with pytest.raises(ValueError, match="step 2 of a table of 2"):
+        dit.step(torch.zeros(1, 4, 8), 0.0, table, 2)
     for latents in (torch.zeros(3, TINY_VAE["latent_dim"]), torch.zeros(1, 3, 9)):
         with pytest.raises(ValueError, match="latents must be"):
             vae.decode(latents)
@@ -151,6 +201,20 @@ def test_the_text_cache_is_used_under_guidance_and_cleared(pipeline: AuKPipeline
     assert not torch.equal(dit.prepare(other, target_len=3, cfg_infer=True).c, first)
     dit.clear_cache()
     assert not torch.equal(dit.prepare(other, target_len=3, cfg_infer=True, cache=True).c, first)
+    with pytest.raises(InvalidRequest, match="cached text"):
+        dit.prepare(one[:, :-1], target_len=3, cfg_infer=True, cache=True)
+    dit.clear_cache()
+
+
+def test_a_failed_forward_leaves_no_text_behind(pipeline: AuKPipeline) -> None:
+    """The next request would get the failed one's text without a word."""
+    dit, one, other = pipeline.dit, condition()[None], condition()[None] * 2 + 1
+    x = torch.zeros(1, 3, 8)
+    kept = dit(x, one, 0.5, cfg_infer=True, cache=True)
+    assert torch.equal(dit(x, other, 0.5, cfg_infer=True, cache=True), kept)
+    with pytest.raises(InvalidRequest, match="time must be"):
+        dit(x, one, torch.zeros(2), cfg_infer=True, cache=True)
+    assert not torch.equal(dit(x, other, 0.5, cfg_infer=True, cache=True), kept)
     dit.clear_cache()
 
 
@@ -163,21 +227,3 @@ def test_broken_frames_are_refused(data: bytes) -> None:
     header, tensors = decode_frame(encode_frame({"a": 1}, {"x": torch.ones(2)}))
     assert header == {"a": 1}
     assert torch.equal(tensors["x"], torch.ones(2))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # inductor's own import
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("granularity", ["regional", "full"])
-def test_compiled_equals_eager(root: Path, pipeline: AuKPipeline, granularity: Granularity) -> None:
-    compiled = AuKPipeline.from_folder(root / "AuK", granularity=granularity)
-    compiled.setup_compile()
-    for seconds in (0.1, 0.3):
-        got, expected = (p.forward(short(gen_seconds=seconds))[0].audio for p in (compiled, pipeline))
-        assert got is not None
-        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_an_unknown_granularity_is_refused(root: Path) -> None:
-    with pytest.raises(InvalidRequest, match="granularity"):
-        AuKPipeline.from_folder(root / "AuK", granularity="some")  # type: ignore[arg-type]

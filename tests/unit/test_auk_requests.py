@@ -137,6 +137,39 @@ def test_every_task_makes_an_instruction(family: AuKFamily, name: str, language:
         assert inputs.frames == round(seconds * 50)
 
 
+CHINESE = {
+    "replace": "把‘one two’改成‘three’",
+    "insert": "在‘good’后面加上‘very’",
+    "remove": "删掉‘very’",
+    "lyrics": "把这段歌词中的“love”改成“hate”。",
+    "pitch": "将音调升高2个半音。",
+    "speed": "将语速调整为2.0倍。",
+    "volume": "将音量降低5分贝。",
+    "emotion": "将情感转变为悲伤。",
+    "timbre": "请将这段音频的音色修改为符合以下描述的声音：“a deep voice”。",
+    "deaccent": "请去掉这段语音里的方言口音，保持说话人音色一致。",
+    "remove_sound": "删除音频中所有的breath。",
+    "add_sound": "在语音结尾增加laugh。",
+    "whisper": "用小声耳语的方式把这段话说出来。",
+    "unwhisper": "把这段耳语转换成正常说话的声音。",
+    "denoise": "请只去除背景噪声，保留其他内容，输出等长结果。",
+    "speaker": "只保留第二个开始说话的人，去掉其余说话人。",
+    "speaker_saying": "请只保留说“hello”的人，去掉其他说话人。",
+    "singing": "请只保留歌声，其余声音都去掉。",
+    "voices": "请保留所有人声，包括说话和歌唱，其余声音都去掉。",
+}
+NOT_STATED = {"dereverb", "enhance", "restore"}
+"""Tasks of which the specification gives no Chinese wording: they stay English."""
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_chinese_wordings_are_the_published_ones(name: str) -> None:
+    task = TASKS[name]
+    given = task.checked(SLOTS.get(name, {}))
+    english, chinese = (task.instruction(given, language) for language in ("en", "zh"))
+    assert chinese == (english if name in NOT_STATED else CHINESE[name])
+
+
 def test_known_words_scale_the_source(family: AuKFamily) -> None:
     edit = Edit(name="remove", slots={"text": "three four"})
     request = Request(task="edit", audio=clip(4.0), edit=edit, ref_text="one two three four")

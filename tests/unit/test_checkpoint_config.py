@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from oscine.checkpoint.config import bounded, check_unknown_keys, field_names, parse_record, read_json, require
+from oscine.checkpoint.config import (
+    bounded,
+    check_unknown_keys,
+    field_names,
+    lift_rope,
+    parse_record,
+    positive_integer,
+    read_json,
+    require,
+    section,
+)
 from oscine.errors import ConfigMismatch, MissingFile
 
 
@@ -88,3 +98,27 @@ def test_require_states_the_first_broken_rule() -> None:
     require([(False, "fine")], source="f")
     with pytest.raises(ConfigMismatch, match="f: second"):
         require([(False, "first"), (True, "second"), (True, "third")], source="f")
+
+
+def test_sections_and_integers() -> None:
+    values = {"part": {"count": 3, "none": 0, "flag": True}, "word": "x"}
+    part = section(values, "part", source="f")
+    assert positive_integer(part, "count", source="f") == 3
+    for key in ("none", "flag", "absent"):
+        with pytest.raises(ConfigMismatch, match=f"f: {key} must be a positive integer"):
+            positive_integer(part, key, source="f")
+    for key in ("word", "absent"):
+        with pytest.raises(ConfigMismatch, match=f"f: {key} must be an object"):
+            section(values, key, source="f")
+
+
+def test_rotary_settings_of_either_age() -> None:
+    """The top of the file wins; the place may be absent, null, or called otherwise, but nothing else than an object."""
+    for place in ("rope_parameters", "rope_scaling"):
+        values = {place: {"rope_theta": 5.0, "factor": 0.5}}
+        assert lift_rope(values, "rope_theta", source="f") == {"rope_theta": 5.0, **values}
+        assert lift_rope({**values, "rope_theta": 7.0}, "rope_theta", source="f")["rope_theta"] == 7.0
+        assert "rope_theta" not in lift_rope({place: None}, "rope_theta", source="f")
+        with pytest.raises(ConfigMismatch, match=f"f: {place} must be an object"):
+            lift_rope({place: [1]}, "rope_theta", source="f")
+    assert lift_rope({}, "rope_theta", source="f") == {}

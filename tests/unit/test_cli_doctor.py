@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oscine.cli.doctor import cpu_features, free_bytes
+from oscine.cli.doctor import IN_TURN, RESIDENT, cpu_features, free_bytes, plan_of
 from oscine.cli.main import main
 from oscine.cli.releases import (
     AUDIO8_RELEASES,
@@ -72,6 +72,15 @@ def test_auk_needs_its_encoder_and_says_under_what_licence(capsys: Any) -> None:
     text = capsys.readouterr().out
     assert "Qwen research licence, non-commercial" in text
     assert "parts in turn" in text
+    assert f"plan: {RESIDENT}" in text or f"plan: {IN_TURN}" in text
+
+
+def test_the_plan_is_what_loading_would_do() -> None:
+    auk, audio8 = AUK_RELEASES[0], AUDIO8_RELEASES[0]
+    assert plan_of(auk, 30 << 30) == {"float32": RESIDENT, "bfloat16": RESIDENT}
+    assert plan_of(auk, 16 << 30) == {"float32": IN_TURN, "bfloat16": RESIDENT}
+    assert plan_of(auk, 10 << 30) == {"float32": IN_TURN, "bfloat16": IN_TURN}
+    assert plan_of(auk, None) == plan_of(audio8, 1 << 40) == {}
 
 
 def test_memory_is_what_the_tightest_limit_leaves(tmp_path: Path) -> None:

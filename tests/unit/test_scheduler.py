@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -63,10 +63,12 @@ def test_running_jobs_are_bounded() -> None:
 def test_too_large_for_ever_and_queue_full_are_different_errors() -> None:
     s = scheduler(memory=10)
     with pytest.raises(InputTooLong, match="working memory"):
-        s.check_room(11, 1)
+        s.check_fits(11)
     with pytest.raises(QueueFull, match="3 jobs"):
-        s.check_room(1, 4)
-    s.check_room(10, 3)
+        s.check_room(4)
+    s.check_fits(10)
+    s.check_room(3)
+    replace(s, max_waiting=None).check_room(10**6)
 
 
 def test_groups_take_turns_so_that_nothing_starves() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from oscine.engine.engine import Engine, EngineOptions
-from oscine.errors import GenerationError, QueueFull
+from oscine.errors import GenerationError, InputTooLong, QueueFull
 from oscine.stream import PIECES_AHEAD, SpeechStream, collect
 from oscine.types import Done, Job, Plan
 from tests.toys import HOP, ToyAR, ToyFamily
@@ -100,6 +101,36 @@ def test_a_full_queue_is_refused_before_the_first_chunk(engine: Engine) -> None:
     with pytest.raises(QueueFull):
         SpeechStream(family(2), small, plan(2))
     small.close()
+
+
+def test_a_request_let_in_finds_room_for_its_later_pieces_however_full_the_queue() -> None:
+    """The fifth piece of a long text was once refused like a new request, in the middle of its speech."""
+    with_room = Engine(EngineOptions(memory_bytes=100, max_waiting=PIECES_AHEAD, max_running=1))
+    endless = ToyFamily(ToyAR(stop_code=-1))
+    stream = SpeechStream(family(9), with_room, plan(9))
+    waiting: list[SpeechStream] = []
+    for _ in stream:  # others fill the queue whenever there is room
+        with contextlib.suppress(QueueFull):
+            while True:
+                waiting.append(SpeechStream(endless, with_room, Plan(jobs=(job_behind(stream),), seed=0)))
+    assert waiting
+    assert len(stream.pieces) == 9
+    for other in waiting:
+        other.cancel()
+    with_room.close()
+
+
+def job_behind(stream: SpeechStream) -> Job:
+    """A job that stays in the queue until `stream` has ended."""
+    return Job(id="behind", inputs=None, seed=0, max_frames=5, memory=1, after=stream.plan.jobs[-1])
+
+
+def test_a_later_piece_that_can_never_fit_is_refused_before_the_first(engine: Engine) -> None:
+    pieces = plan(7)
+    pieces.jobs[-1].memory = 101
+    with pytest.raises(InputTooLong):
+        SpeechStream(family(7), engine, pieces)
+    assert engine.stats().waiting == engine.stats().running == 0
 
 
 def test_one_line_is_logged_and_it_holds_no_text(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,12 +26,36 @@ def build_parser() -> argparse.ArgumentParser:
         "--random-weights", action="store_true", help="real dimensions, random weights (says nothing of quality)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default auto)")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16 or int8 (default auto)")
     parser.add_argument("--threads", type=int, default=None, help="torch threads (default: torch's own choice)")
-    parser.add_argument("--batch", type=int, default=1, help="requests at once (default 1)")
+    parser.add_argument(
+        "--batch",
+        type=counts,
+        default=(1,),
+        metavar="N",
+        help="requests at once (default 1); several for audex: 1,4,16",
+    )
+    parser.add_argument(
+        "--parts", type=names, default=None, metavar="P", help="audex: which of lm,decoder,xcodec,mask (default all)"
+    )
+    parser.add_argument("--steps", type=int, default=None, help="auk: solver steps (default: the recipe's)")
+    parser.add_argument("--no-guidance", action="store_true", help="auk: evaluate the conditioned branch alone")
+    parser.add_argument(
+        "--duration", type=float, default=None, metavar="S", help="auk: seconds of the result, instead of --frames"
+    )
     parser.add_argument("--frames", type=int, default=64, help="frames a request makes (default 64)")
     parser.add_argument("--repeats", type=int, default=5, help="measured rounds (default 5)")
     return parser
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Whole numbers between commas; ValueError for anything else, which argparse reports."""
+    return tuple(int(count) for count in text.split(","))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(name.strip() for name in text.split(","))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

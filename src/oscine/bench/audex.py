@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from torch import nn
 
-from oscine.bench.measure import memory_bandwidth, summary, synchronize
+from oscine.bench.measure import memory_bandwidth, summary, times
+from oscine.bench.weights import filled
+from oscine.errors import InvalidRequest
 from oscine.families.audex import tokens, tta
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import DenseConfig
@@ -22,16 +23,18 @@ from oscine.families.audex.decoders import SpeechStreamDecoder
 from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.family import LATER_CHUNKS, SPEECH, exact_rule
 from oscine.families.audex.jobs import LMJob
-from oscine.families.audex.loading import AudexModel, load_model
+from oscine.families.audex.loading import AudexModel, load_model, wide_dtype
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.step_model import AudexStepModel
 from oscine.families.audex.xcodec import XCodecDecoder
 from oscine.layers.exact import ExactRule
+from oscine.layers.int8 import hold_int8
 from oscine.types import Job
 
 PROMPT_TOKENS = 120
 """Tokens of the measured prompt: a sentence with its frame."""
 MASK_ROWS = (1, 32, 256)
+PARTS = ("lm", "decoder", "xcodec", "mask")
 EOS = (2, 11)
 
 CONFIGS: dict[str, DenseConfig] = {
@@ -75,74 +78,113 @@ XCODEC = XCodecConfig(
 
 @dataclass(frozen=True, kw_only=True)
 class AudexWorkload:
-    """One model to measure; `frames` tokens a job, `batch` jobs at once, `repeats` of the codecs and the mask."""
+    """One model to measure: `frames` tokens a job, each of `batches` jobs at once, `repeats` of codecs and mask."""
 
     model: AudexModel
     rule: ExactRule
-    batch: int
+    batches: Sequence[int]
     frames: int
     repeats: int
+    parts: Sequence[str] = PARTS
 
     @torch.inference_mode()
     def run(self) -> dict[str, Any]:
-        """Everything measured, by name; rates per second, times in seconds, memory in bytes."""
-        bandwidth = memory_bandwidth(self._device)
-        whole, restricted = (self._step_seconds(speech_only=flag) for flag in (False, True))
-        read = self._bytes_per_step()
-        rate = self.model.speech_decoder.config.sample_rate / self.model.speech_decoder.config.hop_length
-        audio_s = self.frames / rate
-        report: dict[str, Any] = {
-            "batch": self.batch,
-            "frames": self.frames,
-            "lm_step_s": summary(whole),
-            "tokens_per_s": self.batch / summary(whole)["p50"],
-            "lm_bytes_per_step": read,
-            "memory_bandwidth": bandwidth,
-            "bandwidth_share": read / summary(whole)["p50"] / bandwidth,
-            "lm_step_speech_only_s": summary(restricted),
-            "speech_first_audio_frames": self.model.speech_decoder.config.lookahead_steps + 1,
-            "speech_streamed_rtf": self._best(self._speak) / audio_s,
-            "mask_apply_s": {str(rows): self._mask_seconds(rows) for rows in MASK_ROWS},
-        }
-        if self.model.xcodec is not None:
-            report["xcodec_rtf"] = self._best(self._sound) / audio_s
+        """Everything measured, by name; rates per second, times in seconds, memory in bytes.
+
+        What depends on the number of jobs stands under that number.
+        """
+        report: dict[str, Any] = {"frames": self.frames, "batches": list(self.batches)}
+        measured = {"lm": self._lm, "decoder": self._decoder, "xcodec": self._xcodec, "mask": self._mask}
+        for part in self.parts:
+            report |= measured[part]()
         return report
+
+    # Parts
+
+    def _lm(self) -> dict[str, Any]:
+        """Tokens a second with the whole head and with that of speech alone, against the memory's bandwidth."""
+        bandwidth, body = memory_bandwidth(self._device), self._bytes_of_body()
+        report: dict[str, Any] = {"memory_bandwidth": bandwidth}
+        for head, speech_only in (("whole_head", False), ("speech_head", True)):
+            steps = AudexStepModel(self.model, self.rule, speech_only=speech_only)
+            read = body + steps.head_bytes("speech")
+            report[head] = {"bytes_per_step": read}
+            for batch in self.batches:
+                taken = summary(self._step_seconds(steps, batch))
+                report[head][str(batch)] = {
+                    "step_s": taken,
+                    "tokens_per_s": batch / taken["p50"],
+                    "bandwidth_share": read / taken["p50"] / bandwidth,
+                }
+        return report
+
+    def _decoder(self) -> dict[str, Any]:
+        """Real-time factor of speech on the engine's grid, of all streams together: seconds of work by one of audio."""
+        ahead = self.model.speech_decoder.config.lookahead_steps
+        rtf = {str(n): self._best(partial(self._speak, n)) / (n * self._audio_s) for n in self.batches}
+        return {"speech_first_audio_frames": ahead + 1, "speech_rtf": rtf}
+
+    def _xcodec(self) -> dict[str, Any]:
+        """Real-time factor of a sound, decoded whole."""
+        return {} if self.model.xcodec is None else {"xcodec_rtf": self._best(self._sound) / self._audio_s}
+
+    def _mask(self) -> dict[str, Any]:
+        """Time of one `apply` of the phase mask, by rows."""
+        return {"mask_apply_s": {str(rows): self._mask_seconds(rows) for rows in MASK_ROWS}}
+
+    # Work
 
     @property
     def _device(self) -> torch.device:
         return self.model.speech_decoder.module.fc_post_a.weight.device
 
-    def _step_seconds(self, *, speech_only: bool) -> list[float]:
+    @property
+    def _audio_s(self) -> float:
+        config = self.model.speech_decoder.config
+        return self.frames * config.hop_length / config.sample_rate
+
+    def _step_seconds(self, steps: AudexStepModel, batch: int) -> list[float]:
         """Wall times of decode steps of the whole batch, codec left out; ends are stepped over."""
-        steps = AudexStepModel(self.model, self.rule, speech_only=speech_only)
-        jobs = [self._job(number) for number in range(self.batch)]
+        jobs = [self._job(number) for number in range(batch)]
         for job in jobs:
             steps.admit(job)
             steps.step([job])
-        times = [self._seconds(lambda: steps.step(jobs)) for _ in range(self.frames)]
+
+        def step() -> None:
+            for out in steps.step(jobs):
+                if out.error is not None:
+                    raise out.error
+
+        taken = times(step, self._device, self.frames)
         for job in jobs:
             steps.release(job)
-        return times[1:] or times
+        return taken
 
     def _job(self, number: int) -> Job:
         ids = [(7 * i + number) % 200 + 20 for i in range(PROMPT_TOKENS)]
         inputs = LMJob(output="speech", prompt_ids=ids, sampling=SPEECH, max_new_tokens=self.frames + 2)
         return Job(id=f"bench.{number}", inputs=inputs, seed=number, max_frames=self.frames, memory=0)
 
-    def _bytes_per_step(self) -> int:
-        """Weights a decode step must read: all but the embedding table, of which it takes a row a lane."""
-        parameters = self.model.lm.named_parameters()
-        return sum(value.numel() * value.element_size() for name, value in parameters if "embed" not in name)
+    def _bytes_of_body(self) -> int:
+        """Weights a decode step must read before the head: all but the embeddings, of which it takes a row a lane."""
+        tensors = self.model.lm.state_dict()
+        return sum(
+            value.numel() * value.element_size()
+            for name, value in tensors.items()
+            if "embed" not in name and "lm_head" not in name
+        )
 
-    def _speak(self) -> None:
-        """The engine's grid over random frames."""
-        decoder, at, runs = SpeechStreamDecoder(self.model.speech_decoder), 0, 0
+    def _speak(self, streams: int) -> None:
+        """The engine's grid over the frames of streams in step."""
+        decoders = [SpeechStreamDecoder(self.model.speech_decoder) for _ in range(streams)]
         sizes = (self.model.speech_decoder.config.lookahead_steps + 1, *LATER_CHUNKS)
+        at, runs = 0, 0
         while at < self.frames:
             size = min(sizes[min(runs, len(sizes) - 1)], self.frames - at)
-            decoder.push([(i * 31) % 64 for i in range(at, at + size)])
+            SpeechStreamDecoder.push_all([(d, [(i * 31) % 64 for i in range(at, at + size)]) for d in decoders])
             at, runs = at + size, runs + 1
-        decoder.flush()
+        for decoder in decoders:
+            decoder.flush()
 
     def _sound(self) -> None:
         assert self.model.xcodec is not None
@@ -151,7 +193,7 @@ class AudexWorkload:
         self.model.xcodec.decode_ids(ids, max_frames=self.frames)
 
     def _mask_seconds(self, rows: int) -> float:
-        """One `apply` of the phase mask with every row a sound, the clone of its logits not counted."""
+        """One `apply` of the phase mask with every row a sound."""
         space = self.model.tokens
         settings = {
             "phase_token_ids": space.phases,
@@ -164,27 +206,40 @@ class AudexWorkload:
         added: list[Any] = [(row, params, [], [0] * row) for row in range(rows)]
         masker.update_state(SimpleNamespace(removed=[], added=added, moved=[]))
         logits = torch.zeros(rows, self.model.lm.config.vocab_size, device=self._device)
-        masker.apply(logits)
         return self._best(lambda: masker.apply(logits))
 
     def _best(self, work: Callable[[], Any]) -> float:
-        return min(self._seconds(work) for _ in range(max(2, self.repeats)))
-
-    def _seconds(self, work: Callable[[], Any]) -> float:
-        synchronize(self._device)
-        start = time.perf_counter()
-        work()
-        synchronize(self._device)
-        return time.perf_counter() - start
+        return min(times(work, self._device, self.repeats))
 
 
-def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: int) -> AudexWorkload:
-    """A release's dimensions with random weights: right for speed, meaningless to hear."""
-    with torch.device("meta"):
-        empty = DenseLM(CONFIGS[name]), SpeechDecoder(SPEECH_DECODER), XCodecDecoder(XCODEC)
-    lm, decoder, xcodec = empty
-    for module, kind in ((lm, dtype), (decoder, torch.float32), (xcodec, torch.float32)):
-        _fill(module, kind, device)
+def checked_parts(names: Sequence[str] | None) -> Sequence[str]:
+    """`names`, or all parts for None. Raises InvalidRequest for a part that is none."""
+    for name in names or ():
+        if name not in PARTS:
+            raise InvalidRequest(f"--parts are of {', '.join(PARTS)}; got {name!r}", param="parts")
+    return PARTS if names is None else names
+
+
+def from_random(
+    name: str, *, device: torch.device, dtype: torch.dtype, parts: Sequence[str] = PARTS, **size: Any
+) -> AudexWorkload:
+    """A release's dimensions with random weights; what no part needs is built next to empty."""
+    config = CONFIGS[name] if "lm" in parts else replace(CONFIGS[name], hidden_size=64, num_hidden_layers=0)
+    decoder_config = SPEECH_DECODER if "decoder" in parts else replace(SPEECH_DECODER, depth=0)
+
+    def language_model() -> DenseLM:
+        lm = DenseLM(config)
+        if dtype == torch.int8:
+            hold_int8(lm)
+        return lm
+
+    def norms(name: str) -> bool:
+        return name.endswith(("norm.weight", "layernorm.weight", "alpha"))
+
+    lm = filled(language_model, wide_dtype(dtype, device), device, ones=norms)
+    decoder = filled(lambda: SpeechDecoder(decoder_config), torch.float32, device, ones=norms)
+    decoder.measure_rule()
+    xcodec = filled(lambda: XCodecDecoder(XCODEC), torch.float32, device, ones=norms) if "xcodec" in parts else None
     model = AudexModel(
         lm=lm,
         tower=None,
@@ -193,10 +248,10 @@ def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: 
         tokenizer=Tokenizer(WordLevel({"<unk>": 0}, unk_token="<unk>")),
         tokens=_released_tokens(),
     )
-    return AudexWorkload(model=model, rule=exact_rule(lm, device, dtype), **size)
+    return AudexWorkload(model=model, rule=exact_rule(lm, device, dtype), parts=parts, **size)
 
 
-def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **size: int) -> AudexWorkload:
+def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **size: Any) -> AudexWorkload:
     """A checkpoint's own weights."""
     model = load_model(folder, device=device, dtype=dtype)
     return AudexWorkload(model=model, rule=exact_rule(model.lm, device, dtype), **size)
@@ -216,16 +271,3 @@ def _released_tokens() -> tokens.TokenSpace:
         unk=0,
         eos=EOS,
     )
-
-
-def _fill(module: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
-    """Gives a module built on the meta device small normal weights, scaled so that nothing overflows."""
-    generator = torch.Generator(device).manual_seed(0)
-    for name, value in list(module.named_parameters()):
-        spread = 0.1 if value.dim() == 1 else value[0].numel() ** -0.5
-        filled = torch.empty(value.shape, device=device, dtype=dtype).normal_(0, spread, generator=generator)
-        if value.dim() == 1 or name.endswith("alpha"):
-            filled += 1
-        owner = module.get_submodule(name.rpartition(".")[0])
-        owner._parameters[name.rpartition(".")[2]] = nn.Parameter(filled, requires_grad=False)
-    module.eval()

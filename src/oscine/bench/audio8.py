@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import nn
 
-from oscine.bench.measure import memory_bandwidth, summary, synchronize
+from oscine.bench.measure import memory_bandwidth, seconds, summary
 from oscine.engine.engine import Engine
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
@@ -124,7 +124,7 @@ class Audio8Workload:
         for job in jobs:
             steps.admit(job)
             steps.step([job])
-        times = [_seconds(lambda: steps.step(jobs), self.model.device) for _ in range(self.frames)]
+        times = [seconds(lambda: steps.step(jobs), self.model.device) for _ in range(self.frames)]
         for job in jobs:
             steps.release(job)
         return times[1:]
@@ -165,7 +165,7 @@ class Audio8Workload:
 
         with torch.inference_mode():
             return {
-                work.__name__: min(_seconds(work, self.model.device) for _ in range(max(2, self.repeats // 2)))
+                work.__name__: min(seconds(work, self.model.device) for _ in range(max(2, self.repeats // 2)))
                 for work in (streamed, whole)
             }
 
@@ -211,14 +211,6 @@ def _random(module: Any, dtype: torch.dtype, device: torch.device) -> Any:
 
 def _tagged(events: queue.SimpleQueue[tuple[int, Event]], row: int) -> Callable[[Event], None]:
     return lambda event: events.put((row, event))
-
-
-def _seconds(work: Callable[[], Any], device: torch.device) -> float:
-    synchronize(device)
-    start = time.perf_counter()
-    work()
-    synchronize(device)
-    return time.perf_counter() - start
 
 
 def _bytes(module: nn.Module) -> int:

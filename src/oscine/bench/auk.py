@@ -1,37 +1,38 @@
-"""The AuK workload: conditioner, one solver evaluation in three forms, and the VAE's decoder, at real dimensions.
+"""The AuK workload: conditioner, one solver evaluation prepared and plain, and the VAE's decoder, at real dimensions.
 
-The parts are built, measured and freed in turn, so that a machine needs room for the largest of them only.
+The parts are built, measured and freed in turn, so that a machine needs room for the largest of them only. A plain
+evaluation is what a step costs without `prepare`: text, reference, masks, rotary tables and modulation made anew.
 """
 
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.bench.measure import summary, synchronize
+from oscine.bench.measure import summary, times
+from oscine.bench.weights import filled
+from oscine.errors import InvalidRequest
 from oscine.families.auk import AuKTransformer, AuKVAE
 from oscine.families.auk.conditioner import empty_thinker
 from oscine.families.auk.config import AudioTowerConfig, DiTConfig, ThinkerConfig, ThinkerTextConfig, VAEConfig
+from oscine.families.auk.duration import gen_frames
 from oscine.families.auk.family import CHUNK_SIZES, AuKDecoder
 from oscine.families.auk.folder import open_folder
 from oscine.families.auk.layouts import AuKStepContext
+from oscine.families.auk.pipeline import BASE_STEPS, BASE_SWAY
 from oscine.families.auk.rows import measured_rule
 from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.weights import load_dit, load_thinker
 
-Module = TypeVar("Module", bound=nn.Module)
-
 TEXT_TOKENS = 60
-PLAIN, GUIDED = 1, 2
 
 DIT = DiTConfig(
     dim=1536,
@@ -85,31 +86,59 @@ CONFIGS = ("auk", "auk-flash")
 
 @dataclass(frozen=True, kw_only=True)
 class AuKWorkload:
-    """What to measure: `frames` latent frames for each of `batch` requests, `repeats` rounds of everything."""
+    """What to measure: `frames` latent frames for each of `batch` requests, `repeats` rounds of everything.
+
+    `steps` and `guided` None are the recipe of the checkpoint: 32 guided steps, or Flash's 4 without guidance.
+    """
 
     flash: bool
     dtype: torch.dtype
     device: torch.device
+    sample_rate: int
     thinker: Callable[[], Thinker]
     dit: Callable[[], AuKTransformer]
     vae: Callable[[], AuKVAE]
     batch: int
     frames: int
     repeats: int
+    steps: int | None = None
+    guided: bool | None = None
 
     @torch.inference_mode()
     def run(self) -> dict[str, Any]:
-        """Everything measured, by name; times in seconds, `rtf` for one request of the recipe, conditioner included."""
-        report: dict[str, Any] = {"batch": self.batch, "frames": self.frames, "text_tokens": TEXT_TOKENS}
-        for part in (self._conditioner, self._evaluations, self._decoder):
+        """Everything measured, by name; times in seconds, `rtf` for one request of the recipe, conditioner included.
+
+        Raises InvalidRequest for steps or guidance on Flash, which keeps its own.
+        """
+        grid, guided = self._recipe()
+        steps = len(grid) - 1
+        report: dict[str, Any] = {
+            "batch": self.batch,
+            "frames": self.frames,
+            "text_tokens": TEXT_TOKENS,
+            "steps": steps,
+            "guided": guided,
+        }
+        for part in (self._conditioner, lambda: self._evaluations(grid, guided), self._decoder):
             report |= part()
             gc.collect()
-        steps = len(FLASH_GRID) - 1 if self.flash else 32
-        step = report["dit_step_s" if self.flash else "dit_guided_step_s"]["p50"] / self.batch
-        once = report["conditioner_s"]["p50"] + report["prepare_s"]["p50"] + report["vae_decode_s"]["p50"]
-        report["steps"] = steps
-        report["rtf"] = (once + steps * step) / report["audio_s"]
-        return report
+        per_step = {
+            "conditioner_per_step_s": report["conditioner_s"]["p50"] / steps,
+            "dit_per_step_s": report["dit_step_s"]["p50"] / self.batch + report["prepare_s"]["p50"] / steps,
+            "vae_per_step_s": report["vae_decode_s"]["p50"] / steps,
+        }
+        whole = sum(per_step.values())
+        return report | per_step | {"seconds_per_step": whole, "rtf": steps * whole / report["audio_s"]}
+
+    def _recipe(self) -> tuple[Tensor, bool]:
+        """(time grid, whether guided)."""
+        if not self.flash:
+            return build_time_grid(
+                BASE_STEPS if self.steps is None else self.steps, BASE_SWAY
+            ), self.guided is not False
+        if self.guided or self.steps not in (None, len(FLASH_GRID) - 1):
+            raise InvalidRequest(f"AuK-Flash runs its own {len(FLASH_GRID) - 1} steps without guidance", param="steps")
+        return build_time_grid(t_grid=FLASH_GRID), False
 
     def _conditioner(self) -> dict[str, Any]:
         thinker = self.thinker()
@@ -118,35 +147,30 @@ class AuKWorkload:
         weights, scale = torch.zeros(layers, device=self.device), torch.ones(1, device=self.device)
         return {"conditioner_s": summary(self._times(lambda: thinker.fused(ids, weights, scale)))}
 
-    def _evaluations(self) -> dict[str, Any]:
+    def _evaluations(self, grid: Tensor, guided: bool) -> dict[str, Any]:
         dit = self.dit()
         dit.row_rule = measured_rule(dit.packed_linears())
         generator = torch.Generator().manual_seed(0)
         text = torch.randn(1, TEXT_TOKENS, dit.text_hidden_dim, generator=generator).to(self.device, self.dtype)
         x = torch.randn(self.frames, dit.latent_dim, generator=generator).to(self.device)
-        grid = build_time_grid(t_grid=FLASH_GRID) if self.flash else build_time_grid(32, -1.0)
-        table = dit.modulation_table(grid[:-1].to(self.device))
-        contexts = {
-            branches: dit.prepare(text, target_len=self.frames, cfg_infer=branches == GUIDED)
-            for branches in (PLAIN, GUIDED)
-        }
+        times = grid[:-1].to(self.device)
 
-        def evaluate(context: AuKStepContext) -> list[Tensor]:
-            return dit.step_packed([x] * self.batch, [context] * self.batch, table[:1])
+        def prepared() -> AuKStepContext:
+            return dit.prepare(text, target_len=self.frames, cfg_infer=guided, timesteps=times)
 
-        plain = summary(self._times(lambda: evaluate(contexts[PLAIN])))
-        work = self.batch * _operations(dit, self.frames, TEXT_TOKENS)
+        context, table = prepared(), dit.modulation_table(times)
+        step = summary(self._times(lambda: dit.step_packed([x] * self.batch, [context] * self.batch, table[:1])))
+        plain = summary(self._times(lambda: [dit(x[None], text, 0.5, cfg_infer=guided) for _ in range(self.batch)]))
+        work = self.batch * context.branches * _operations(dit, self.frames, TEXT_TOKENS)
         rate = self._matrix_rate(dit)
         return {
-            "prepare_s": summary(self._times(lambda: dit.prepare(text, target_len=self.frames, timesteps=grid[:-1]))),
-            "dit_step_s": plain,
-            "dit_guided_step_s": summary(self._times(lambda: evaluate(contexts[GUIDED]))),
-            "dit_forward_without_prepare_s": summary(
-                self._times(lambda: [dit(x[None], text, 0.5) for _ in range(self.batch)])
-            ),
+            "prepare_s": summary(self._times(prepared)),
+            "dit_step_s": step,
+            "dit_step_without_prepare_s": plain,
+            "plain_over_prepared": plain["p50"] / step["p50"],
             "dit_operations": work,
             "matrix_rate": rate,
-            "matrix_rate_share": work / plain["p50"] / rate,
+            "matrix_rate_share": work / step["p50"] / rate,
             "most_rows_per_product": dit.row_rule.most,
         }
 
@@ -164,26 +188,24 @@ class AuKWorkload:
         return {
             "vae_decode_s": summary(self._times(lambda: vae.decode(z[None]))),
             "vae_first_chunk_s": summary(self._times(lambda: AuKDecoder(vae).push(first))),
-            "audio_s": self.frames * vae.config.hop_length / 24000,
+            "audio_s": self.frames * vae.config.hop_length / self.sample_rate,
         }
 
     def _times(self, work: Callable[[], Any]) -> list[float]:
-        """Wall times of `repeats` runs after one outside the clock."""
-        times = []
-        for _ in range(self.repeats + 1):
-            synchronize(self.device)
-            start = time.perf_counter()
-            work()
-            synchronize(self.device)
-            times.append(time.perf_counter() - start)
-        return times[1:]
+        return times(work, self.device, self.repeats)
 
 
-def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: int) -> AuKWorkload:
-    """A release's dimensions with random weights: right for speed, meaningless to hear."""
+def from_random(
+    name: str, *, device: torch.device, dtype: torch.dtype, duration_s: float | None = None, **size: Any
+) -> AuKWorkload:
+    """A release's dimensions with random weights: right for speed, meaningless to hear.
+
+    `duration_s` replaces `frames`; `steps` and `guided` replace the recipe's.
+    """
+    size |= _frames(duration_s, 24000, VAE.hop_length)
 
     def vae() -> AuKVAE:
-        built = _filled(lambda: AuKVAE(VAE), torch.float32, device)
+        built = filled(lambda: AuKVAE(VAE), torch.float32, device)
         built.remove_weight_norm()
         return built
 
@@ -191,16 +213,20 @@ def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: 
         flash=name == "auk-flash",
         dtype=dtype,
         device=device,
-        thinker=lambda: _filled(lambda: Thinker(THINKER), dtype, device),
-        dit=lambda: _filled(lambda: AuKTransformer.from_config(DIT), dtype, device),
+        sample_rate=24000,
+        thinker=lambda: filled(lambda: Thinker(THINKER), dtype, device),
+        dit=lambda: filled(lambda: AuKTransformer.from_config(DIT), dtype, device),
         vae=vae,
         **size,
     )
 
 
-def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **size: int) -> AuKWorkload:
-    """A checkpoint's own weights, loaded part by part."""
+def from_folder(
+    folder: Path, *, device: torch.device, dtype: torch.dtype, duration_s: float | None = None, **size: Any
+) -> AuKWorkload:
+    """A checkpoint's own weights, loaded part by part; see `from_random`."""
     parts = open_folder(folder)
+    size |= _frames(duration_s, parts.config.sample_rate, parts.config.vae.hop_length)
 
     def thinker() -> Thinker:
         built = empty_thinker(parts)
@@ -219,8 +245,22 @@ def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **siz
         built.load_weights(parts.vae, device=device)
         return built
 
-    flash = parts.config.variant == "flash"
-    return AuKWorkload(flash=flash, dtype=dtype, device=device, thinker=thinker, dit=dit, vae=vae, **size)
+    return AuKWorkload(
+        flash=parts.config.variant == "flash",
+        dtype=dtype,
+        device=device,
+        sample_rate=parts.config.sample_rate,
+        thinker=thinker,
+        dit=dit,
+        vae=vae,
+        **size,
+    )
+
+
+def _frames(duration_s: float | None, sample_rate: int, hop_length: int) -> dict[str, int]:
+    if duration_s is None:
+        return {}
+    return {"frames": gen_frames(duration_s, 0, sample_rate=sample_rate, hop_length=hop_length)}
 
 
 def _operations(dit: AuKTransformer, audio: int, text: int) -> int:
@@ -233,20 +273,3 @@ def _operations(dit: AuKTransformer, audio: int, text: int) -> int:
             total += layer.weight.numel() * (audio + text if single else text if of_text else audio)
     blocks = len(dit.transformer_blocks) + len(dit.single_transformer_blocks)
     return 2 * (total + 2 * blocks * (audio + text) ** 2 * dit.proj_out.in_features)
-
-
-def _filled(build: Callable[[], Module], dtype: torch.dtype, device: torch.device) -> Module:
-    """A module with small normal weights, built on the meta device; buffers keep what the constructor gives."""
-    with torch.device("meta"):
-        module = build()
-    buffers = dict(module.named_buffers())
-    generator = torch.Generator(device).manual_seed(0)
-    for name, value in list(module.named_parameters()):
-        spread = 0.1 if value.dim() == 1 else value[0].numel() ** -0.5
-        filled = torch.empty(value.shape, device=device, dtype=dtype).normal_(0, spread, generator=generator)
-        owner, leaf = module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]
-        owner._parameters[leaf] = nn.Parameter(filled, requires_grad=False)
-    for name, buffer in buffers.items():
-        owner, leaf = module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]
-        owner._buffers[leaf] = torch.full(buffer.shape, 0.1, device=device)
-    return module.eval()

@@ -30,7 +30,7 @@ def environment(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
 def memory_bandwidth(device: torch.device, *, megabytes: int = 512, repeats: int = 5) -> float:
     """Bytes a second at which a large tensor can be read (its sum), the best of `repeats`."""
     data = torch.ones(megabytes * 2**18, dtype=torch.float32, device=device)
-    best = min(_timed(data.sum, device) for _ in range(repeats))
+    best = min(seconds(data.sum, device) for _ in range(repeats))
     return data.numel() * 4 / best
 
 
@@ -58,12 +58,18 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _timed(work: Callable[[], Any], device: torch.device) -> float:
+def seconds(work: Callable[[], Any], device: torch.device) -> float:
+    """Wall time of `work` on the device."""
     synchronize(device)
     start = time.perf_counter()
     work()
     synchronize(device)
     return time.perf_counter() - start
+
+
+def times(work: Callable[[], Any], device: torch.device, repeats: int) -> list[float]:
+    """Wall times of `repeats` runs of `work` after one outside the clock."""
+    return [seconds(work, device) for _ in range(repeats + 1)][1:]
 
 
 def _commit() -> str:

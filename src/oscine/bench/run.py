@@ -22,20 +22,21 @@ AUK_TYPES = ("auk", "auk-flash")
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """The report of one model. Raises `InvalidRequest` for arguments that make no sense together."""
-    for name in ("batch", "frames", "repeats"):
-        if getattr(args, name) < 1:
-            raise InvalidRequest(f"--{name} must be at least 1, got {getattr(args, name)}", param=name)
+    for name, least in (("batch", min(args.batch)), ("frames", args.frames), ("repeats", args.repeats)):
+        if least < 1:
+            raise InvalidRequest(f"--{name} must be at least 1, got {least}", param=name)
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     device = choose_device(args.device)
     dtype = choose_dtype(args.dtype, device)
-    size = {"batch": args.batch, "frames": args.frames, "repeats": args.repeats}
     start = time.perf_counter()
     if args.random_weights:
-        workload = _random_workload(args.model, device=device, dtype=dtype, **size)
+        module = _module_named(args.model)
+        workload = module.from_random(args.model, device=device, dtype=dtype, **_size(args, module))
     else:
         folder = Path(resolve_source(args.model, offline=True))
-        workload = _module_of(model_type_of(folder)).from_folder(folder, device=device, dtype=dtype, **size)
+        module = _module_of(model_type_of(folder))
+        workload = module.from_folder(folder, device=device, dtype=dtype, **_size(args, module))
     load_s = time.perf_counter() - start
     return {
         "model": args.model or "oscine-default",
@@ -54,13 +55,29 @@ def _module_of(model_type: str) -> Any:
     return auk if model_type in AUK_TYPES else audio8
 
 
-def _random_workload(name: str, **options: Any) -> audio8.Audio8Workload | audex.AudexWorkload | auk.AuKWorkload:
-    """The workload of a release's dimensions. Raises `InvalidRequest` for a name that is none."""
-    if name in audio8.CONFIGS:
-        return audio8.from_random(name, **options)
-    if name in audex.CONFIGS:
-        return audex.from_random(name, **options)
-    if name in auk.CONFIGS:
-        return auk.from_random(name, **options)
+def _module_named(name: str) -> Any:
+    """The module with the dimensions of a release. Raises `InvalidRequest` for a name that is none."""
+    for module in (audio8, audex, auk):
+        if name in module.CONFIGS:
+            return module
     known = ", ".join((*audio8.CONFIGS, *audex.CONFIGS, *auk.CONFIGS))
     raise InvalidRequest(f"--random-weights needs one of {known}, got {name!r}", param="model")
+
+
+def _size(args: argparse.Namespace, module: Any) -> dict[str, Any]:
+    """How much to measure. Raises `InvalidRequest` for what another family alone has, such as several batches."""
+    size: dict[str, Any] = {"frames": args.frames, "repeats": args.repeats}
+    flow = {"steps": args.steps, "guided": False if args.no_guidance else None, "duration_s": args.duration}
+    if module is auk:
+        size |= flow
+    elif any(value is not None for value in flow.values()):
+        raise InvalidRequest("--steps, --no-guidance and --duration are for auk", param="steps")
+    if module is audex:
+        return {**size, "batches": args.batch, "parts": audex.checked_parts(args.parts)}
+    if len(args.batch) > 1:
+        raise InvalidRequest(f"--batch must be one number for this model, got {args.batch}", param="batch")
+    if args.parts is not None:
+        raise InvalidRequest("--parts is for audex", param="parts")
+    if args.dtype == "int8":
+        raise InvalidRequest("--dtype int8 is for audex", param="dtype")
+    return {**size, "batch": args.batch[0]}

@@ -82,6 +82,32 @@ def parse_record(cls: type[Record], values: Mapping[str, Any], *, source: str) -
     return cls(**arguments)
 
 
+def section(values: Mapping[str, Any], key: str, *, source: str) -> Mapping[str, Any]:
+    """The object under `key`. Raises ConfigMismatch if there is none."""
+    value = values.get(key)
+    if not isinstance(value, Mapping):
+        raise ConfigMismatch(f"{source}: {key} must be an object, got {value!r}")
+    return value
+
+
+def positive_integer(values: Mapping[str, Any], key: str, *, source: str) -> int:
+    """The integer under `key`, at least 1. Raises ConfigMismatch if there is none."""
+    value = values.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigMismatch(f"{source}: {key} must be a positive integer, got {value!r}")
+    return value
+
+
+def lift_rope(values: Mapping[str, Any], *names: str, source: str) -> dict[str, Any]:
+    """`values` with those of `names` that it lacks taken from `rope_parameters`, or `rope_scaling` in older files.
+
+    Writers of either age put rotary settings in one place or the other. Raises ConfigMismatch if that is no object.
+    """
+    key = "rope_parameters" if "rope_parameters" in values else "rope_scaling"
+    rope = section(values, key, source=source) if values.get(key) is not None else {}
+    return {**{name: rope[name] for name in names if name in rope}, **values}
+
+
 def field_names(*records: type[Any]) -> frozenset[str]:
     """Names of all fields of the records: the keys they read."""
     return frozenset(field.name for record in records for field in dataclasses.fields(record))

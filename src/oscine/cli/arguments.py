@@ -30,8 +30,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dtype",
         default="auto",
-        choices=("auto", "float32", "bfloat16", "float16"),
-        help="auto is float32 on the CPU, bfloat16 on CUDA",
+        choices=("auto", "float32", "bfloat16", "float16", "int8"),
+        help="auto is float32 on the CPU, bfloat16 on CUDA; int8 is for the weights of Audex 2B",
     )
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads of the whole process")
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from oscine.cli.arguments import print_json
-from oscine.cli.releases import RELEASES, RUNTIME_BYTES, memory_needed
+from oscine.cli.releases import RELEASES, RUNTIME_BYTES, Release, memory_needed
 from oscine.cli.units import human_bytes, human_count
 from oscine.errors import MissingFile
 
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "bf16", "i8mm")
+_DTYPES = {"float32": 4, "bfloat16": 2}
+RESIDENT, IN_TURN = "all parts stay in memory", "encoder and transformer take turns"
 _OPTIONAL = {"av": "aac, m4a, webm", "fastapi": "server"}
 
 
@@ -37,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         "machine": machine,
         "exactness": _exactness(),
         "bundled": _bundled(machine["free_bytes"]),
-        "models": _models(machine["free_bytes"]),
+        "models": _models(machine["free_bytes"], machine["device_bytes"]),
         "optional_packages": {name: importlib.util.find_spec(name) is not None for name in _OPTIONAL},
     }
     if args.json:
@@ -136,13 +138,14 @@ def _bundled(free: int | None) -> dict[str, Any] | None:
     }
 
 
-def _models(free: int | None) -> list[dict[str, Any]]:
+def _models(free: int | None, on_device: int | None) -> list[dict[str, Any]]:
     from oscine.checkpoint.hub import cached_folder
 
     models = []
     for release in RELEASES:
         needed = {"float32": memory_needed(release, 4), "bfloat16": memory_needed(release, 2)}
         if release.in_turn is not None:
+            needed["float32, parts in turn"] = memory_needed(release, 4, in_turn=True)
             needed["bfloat16, parts in turn"] = memory_needed(release, 2, in_turn=True)
         cached = next((folder for name in release.hub_ids if (folder := cached_folder(name))), None)
         models.append(
@@ -153,10 +156,21 @@ def _models(free: int | None) -> list[dict[str, Any]]:
                 "lm_parameters": release.lm_parameters,
                 "needed_bytes": needed,
                 "fits": {dtype: _fits(size, free) for dtype, size in needed.items()},
+                "plan": plan_of(release, on_device if on_device is not None else free),
                 "cached": None if cached is None else str(cached),
             }
         )
     return models
+
+
+def plan_of(release: Release, free: int | None) -> dict[str, str]:
+    """What loading would do, by dtype, with `free` bytes where the model runs; empty where there is no choice."""
+    from oscine.families.auk.residency import fits
+
+    if release.in_turn is None or free is None:
+        return {}
+    weights = {name: release.lm_parameters * size + release.codec_bytes for name, size in _DTYPES.items()}
+    return {name: RESIDENT if fits(size, free) else IN_TURN for name, size in weights.items()}
 
 
 def _fits(needed: int, free: int | None) -> bool | None:
@@ -183,6 +197,8 @@ def _print(report: dict[str, Any]) -> None:
         for dtype, needed in model["needed_bytes"].items():
             verdict = {True: "fits", False: "DOES NOT FIT", None: "unknown whether it fits"}[model["fits"][dtype]]
             print(f"  {dtype:<{width}} needs {human_bytes(needed)}: {verdict}")
+        for dtype, plan in model.get("plan", {}).items():
+            print(f"  {dtype:<{width}} plan: {plan}")
         if "parameters" in model:
             print(f"  {human_count(model['parameters'])} parameters")
         print(

@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscine.errors import InvalidRequest, OutputError
@@ -44,6 +45,21 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "--max-audio-s", type=float, default=1800, metavar="S", help="of a recording to work on (default: %(default)s)"
     )
     limits.add_argument(
+        "--allow-url-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="fetch recordings from this host when a client sends an http(s) URL, * for any; may be given again. "
+        "Default: nothing is fetched",
+    )
+    limits.add_argument(
+        "--allow-path",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="let clients name audio files in this folder; may be given again. Default: no file is read",
+    )
+    limits.add_argument(
         "--model-memory", type=float, metavar="GB", help="for the weights of all loaded models (default: no limit)"
     )
     limits.add_argument("--idle-unload-s", type=float, metavar="S", help="unload models idle for so long")
@@ -53,7 +69,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("model")
     where.add_argument("--offline", action="store_true", help="never download, not even when starting")
     where.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
-    where.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"))
+    where.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16", "int8"))
     where.add_argument("--threads", type=int, metavar="N", help="CPU threads of the whole process")
     where.add_argument("--voices-dir", metavar="DIR", help="where stored voices are kept")
     parser.set_defaults(run=run)
@@ -67,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     key = _api_key(args)
     if args.host not in _LOOPBACK and key is None:
         print(f"oscine: warning: anybody who can reach {args.host} may use this server; see --api-key", file=sys.stderr)
-    models, settings = make_registry(args), make_settings(args, key)
+    settings, models = make_settings(args, key), make_registry(args)
     logging.getLogger("oscine").setLevel(logging.INFO)
     streams = logging.getLogger("oscine.stream")
     level = streams.level
@@ -86,8 +102,14 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
     for name in ("max_requests", "max_chars", "max_body_mb", "max_audio_s", "shutdown_s"):
         if getattr(args, name) < 1:
             raise InvalidRequest(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
+    folders = tuple(Path(folder).expanduser() for folder in args.allow_path)
+    for folder in folders:
+        if not folder.is_dir():
+            raise InvalidRequest(f"--allow-path {folder} is not a folder")
     return ServerSettings(
         api_key=api_key,
+        url_hosts=tuple(args.allow_url_host),
+        path_folders=folders,
         max_requests=args.max_requests,
         max_input_chars=args.max_chars,
         max_body_bytes=args.max_body_mb << 20,
@@ -103,7 +125,7 @@ def make_registry(args: argparse.Namespace) -> ModelRegistry:
     budget = None if args.model_memory is None else int(args.model_memory * _GIB)
     sources = args.models or [None]
     where = {"device": args.device, "dtype": args.dtype, "offline": args.offline}
-    engine = engine_for(sources, max_requests=args.max_requests, memory_bytes=budget, **where)
+    engine = engine_for(sources, memory_bytes=budget, **where)
     specs = model_specs(sources, engine, threads=args.threads, voices_dir=args.voices_dir, **where)
     return ModelRegistry(specs, engine, memory_bytes=budget, idle_s=args.idle_unload_s)
 

@@ -74,13 +74,17 @@ def _run(args: argparse.Namespace, make: Callable[[argparse.Namespace], Request]
 
 
 def _answer(model: Model, request: Request, args: argparse.Namespace) -> None:
-    result: Result = model.finish(model.run(request))
+    result: Result = model.finish(model.run(request), on_text=None if args.json else _say)
     if args.json:
         print_json({"text": result.text, "finish_reason": result.finish_reason, "seed": result.seed, **result.usage})
         return
-    print(result.text)
+    print()
     if result.finish_reason != "stop":
         print(f"oscine: warning: the answer ended by {result.finish_reason!r}; it may be cut", file=sys.stderr)
+
+
+def _say(words: str) -> None:
+    print(words, end="", flush=True)
 
 
 def _sound(args: argparse.Namespace) -> Request:

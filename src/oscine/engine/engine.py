@@ -8,17 +8,18 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from oscine.engine.decode import joint_runs
 from oscine.engine.entry import Entry, continued_job_error
 from oscine.engine.memory import MEMORY_SHARE, MemoryBudget, available_bytes
 from oscine.engine.scheduler import Scheduler
 from oscine.errors import GenerationError, NotReady, OscineError
-from oscine.types import EventSink, Family, Job, StepOut
+from oscine.types import EventSink, Family, Job, JointDecoder, StepOut
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +28,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How an engine runs. `memory_bytes` None: a share of what is free. Counts are jobs."""
+    """How an engine runs. `memory_bytes` None: a share of what is free. Counts are jobs.
+
+    `max_waiting` None: whoever submits bounds the queue, as a server does that counts its requests.
+    """
 
     max_running: int = 32
-    max_waiting: int = 256
+    max_waiting: int | None = 256
     memory_bytes: int | None = None
     poll_s: float = 0.05
     """How often an idle engine looks at the cancel flags of waiting jobs."""
@@ -64,20 +68,28 @@ class Engine:
 
     # --- any thread ---
 
-    def submit(self, family: Family, jobs: Sequence[tuple[Job, EventSink]]) -> None:
+    def submit(self, family: Family, jobs: Sequence[tuple[Job, EventSink]], *, admitted: bool = False) -> None:
         """Queues jobs together: all or none. Each sink gets chunks, then exactly one `Done` or `Failed`.
 
         Raises `QueueFull`, `NotReady` (closing) and `InputTooLong` (cannot ever fit) before anything is queued.
+        `admitted` are later pieces of a request that has been let in, whose own earlier pieces have ended: they find
+        room even in a full queue, so that a request does not fail half spoken.
         """
         with self._lock:
             if self._closing:
                 raise NotReady("the engine is shutting down")
-            waiting = self._incoming + len(self._scheduler.waiting)
             for job, _ in jobs:
-                self._scheduler.check_room(job.memory, waiting + len(jobs))
+                self._scheduler.check_fits(job.memory)
+            if not admitted:
+                self._scheduler.check_room(self._incoming + len(self._scheduler.waiting) + len(jobs))
             self._incoming += len(jobs)
             for job, sink in jobs:
                 self._inbox.put(Entry(job, family, sink))
+
+    def check_fits(self, jobs: Iterable[Job]) -> None:
+        """Raises `InputTooLong` if one of `jobs` could not run even on an idle engine."""
+        for job in jobs:
+            self._scheduler.check_fits(job.memory)
 
     def call(self, work: Callable[[], T]) -> Future[T]:
         """Runs `work` on the device's thread between two steps; the future carries its result or exception."""
@@ -126,7 +138,8 @@ class Engine:
         if not batch:
             return False
         for entry, out in zip(batch, self._advance(batch), strict=True):
-            self._settle(entry, out)
+            self._settle(entry, partial(entry.accept, out))
+        self._decode_joint()
         return True
 
     def _run(self) -> None:
@@ -179,9 +192,32 @@ class Engine:
             failure.__cause__ = error
             return [StepOut(error=failure)] * len(jobs)
 
-    def _settle(self, entry: Entry, out: StepOut) -> None:
+    def _decode_joint(self) -> None:
+        """Decodes the frames of all jobs whose decoders can work together, those of a family in one call."""
+        groups: dict[Hashable, list[Entry]] = {}
+        for entry in self._scheduler.running:
+            if entry.grid.is_joint:
+                groups.setdefault((id(entry.family), type(entry.grid.decoder)), []).append(entry)
+        for entries in groups.values():
+            due = joint_runs([entry.grid for entry in entries])
+            if due:
+                self._push_all([entry for entry in entries if entry.grid in due])
+
+    def _push_all(self, entries: Sequence[Entry]) -> None:
+        pushes = [(cast(JointDecoder, entry.grid.decoder), entry.grid.take()) for entry in entries]
         try:
-            entry.accept(out)
+            made = type(pushes[0][0]).push_all(pushes)
+        except Exception as error:
+            log.exception("decoding %d jobs together failed", len(entries))
+            for entry in entries:
+                self._end(entry, partial(entry.fail, error))
+            return
+        for entry, samples in zip(entries, made, strict=True):
+            self._settle(entry, partial(entry.take_samples, samples))
+
+    def _settle(self, entry: Entry, take: Callable[[], None]) -> None:
+        try:
+            take()
         except Exception as error:  # the decoder's or the sink's; this job alone has failed
             if not isinstance(error, OscineError):
                 log.exception("job %s failed while its frames were taken", entry.job.id)

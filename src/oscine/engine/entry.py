@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oscine.engine.decode import GridDecoder
+from oscine.engine.decode import GridDecoder, finite
 from oscine.engine.guard import CodeGuard, Verdict
 from oscine.errors import Cancelled, GenerationError, NoAudio
 from oscine.seeds import derive_seed
@@ -20,8 +20,11 @@ from oscine.types import (
     Family,
     FinishReason,
     Job,
+    Samples,
     StepModel,
     StepOut,
+    TextChunk,
+    TextDecoder,
 )
 
 
@@ -34,6 +37,8 @@ class Entry:
         self.model: StepModel = family.step_model()
         self.served = 0
         self.admitted = False
+        self.grid: GridDecoder  # once admitted
+        self._teller: TextDecoder | None = None
         self.ended = False
         self._sink = sink
         self._submitted = time.perf_counter()
@@ -58,7 +63,9 @@ class Entry:
         self._started = time.perf_counter()
         self.model.admit(self.job)
         self.admitted = True
-        self._decoder = GridDecoder(self.family.open_decoder(self.job), self.family.chunk_sizes())
+        decoder = self.family.open_decoder(self.job)
+        self._teller = decoder if isinstance(decoder, TextDecoder) else None
+        self.grid = GridDecoder(decoder, (1,) if self._teller else self.family.chunk_sizes())
 
     def accept(self, out: StepOut) -> None:
         """Takes one step's result: frames are judged, released to the decoder or held, and the job may end."""
@@ -103,10 +110,24 @@ class Entry:
             self._decode(frames)
 
     def _decode(self, frames: list[Any]) -> None:
-        for samples in self._decoder.push(frames):
+        if self.grid.is_joint:
+            self.grid.add(frames)  # the engine decodes them with those of other jobs
+            return
+        for samples in self.grid.push(frames):
             self._hand_out(samples)
+        self._tell()
 
-    def _hand_out(self, samples: Any) -> None:
+    def _tell(self) -> None:
+        """Hands out words, if the job answers in words and has new ones."""
+        words = self._teller.take_text() if self._teller else ""
+        if words:
+            self._emit(TextChunk(text=words))
+
+    def take_samples(self, samples: Samples) -> None:
+        """Takes what the job's joint decoder made of the run that was due."""
+        self._hand_out(finite(samples))
+
+    def _hand_out(self, samples: Samples) -> None:
         if not len(samples):
             return
         if not self._samples_out:
@@ -157,8 +178,9 @@ class Entry:
             return
         if self._hold_all:
             self._decode(self.job.frames)
-        for samples in self._decoder.finish():
+        for samples in self.grid.finish():
             self._hand_out(samples)
+        self._tell()
         self._end(self._done(reason))
 
     def _done(self, reason: FinishReason) -> Done:

@@ -34,23 +34,26 @@ E = TypeVar("E", bound=Schedulable)
 
 @dataclass
 class Scheduler(Generic[E]):
-    """Waiting and running entries. `max_waiting` and `max_running` are numbers of jobs."""
+    """Waiting and running entries. `max_waiting` (None: no limit) and `max_running` are numbers of jobs."""
 
     budget: MemoryBudget
-    max_waiting: int
+    max_waiting: int | None
     max_running: int
     waiting: list[E] = field(default_factory=list)
     running: list[E] = field(default_factory=list)
     tick: int = 0
 
-    def check_room(self, memory: int, incoming: int) -> None:
-        """Raises `InputTooLong` for a job that can never fit and `QueueFull` when `incoming` exceeds the queue."""
+    def check_fits(self, memory: int) -> None:
+        """Raises `InputTooLong` for a job that can never fit."""
         if not self.budget.ever_fits(memory):
             raise InputTooLong(
                 f"the request needs {memory / 2**20:.0f} MiB of working memory; this engine may use "
                 f"{self.budget.total / 2**20:.0f} MiB: shorten the reference or the text, or set max_new_tokens"
             )
-        if incoming > self.max_waiting:
+
+    def check_room(self, incoming: int) -> None:
+        """Raises `QueueFull` when `incoming` jobs exceed the queue."""
+        if self.max_waiting is not None and incoming > self.max_waiting:
             raise QueueFull(f"{self.max_waiting} jobs are waiting already; try again later")
 
     def admissible(self) -> E | None:

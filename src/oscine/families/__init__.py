@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from oscine.checkpoint.folder import model_type_of
-from oscine.errors import ConfigMismatch
+from oscine.errors import ConfigMismatch, UnsupportedFeature
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +25,8 @@ REGISTRY: dict[str, str] = {
     "nemotron_labs_audex": "oscine.families.audex.family",
 }
 """`model_type` → module."""
+INT8_TYPES = ("nemotron_labs_audex",)
+"""Those whose weights can be held as int8."""
 
 
 class FamilyModule(Protocol):
@@ -37,11 +39,21 @@ class FamilyModule(Protocol):
 def load_family(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> Family:
     """The family of the checkpoint in `folder`, loaded. No code from the folder is run.
 
-    Raises `MissingFile` without a config and `ConfigMismatch` for a `model_type` no family here has.
+    Raises `MissingFile` without a config, `ConfigMismatch` for a `model_type` no family here has, and
+    `UnsupportedFeature` for int8 where the family does not have it.
     """
     model_type = model_type_of(folder)
     if model_type not in REGISTRY:
         known = ", ".join(sorted(REGISTRY))
         raise ConfigMismatch(f"{folder}: model_type {model_type!r} is not supported; supported are {known}")
+    check_int8(model_type, str(dtype).removeprefix("torch."))
     module = cast(FamilyModule, import_module(REGISTRY[model_type]))
     return module.load(folder, name=name, device=device, dtype=dtype)
+
+
+def check_int8(model_type: str, dtype: str) -> None:
+    """Raises `UnsupportedFeature` if `dtype` is "int8" and the family of `model_type` does not have it."""
+    if dtype == "int8" and model_type not in INT8_TYPES:
+        raise UnsupportedFeature(
+            f"models of type {model_type!r} have no int8 weights; use float32 or bfloat16", param="dtype"
+        )

@@ -69,8 +69,9 @@ class KVCache:
         """Writes kv [row, time, 2 * kv_heads, head_dim]; views of (keys, values) [row, kv_head, width, head_dim]."""
         storage = self.layers[layer]
         storage.view(-1, self.head_dim).index_copy_(0, plan.index, kv.reshape(-1, self.head_dim))
-        view = storage[plan.rows, :, : plan.width]
-        return view[:, : self.kv_heads], view[:, self.kv_heads :]
+        rows = plan.rows
+        keys, values = storage.narrow(0, rows.start, rows.stop - rows.start).narrow(2, 0, plan.width).chunk(2, dim=1)
+        return keys, values
 
     def move(self, source: int, target: int) -> None:
         """Copies a row over another."""

@@ -22,11 +22,31 @@ def rope_table(positions: Tensor, head_dim: int, base: float, *, round_to: torch
     return table if round_to is None else table.to(round_to).float()
 
 
+def spread_interleaved(table: Tensor) -> Tensor:
+    """The factors of each entry and of its partner: (cos, cos) and (-sin, sin) for a pair → [..., 2, head_dim].
+
+    Made of a table [..., head_dim / 2, 2] once, for all calls of `turn_interleaved` at the same positions.
+    """
+    cos, sin = table.unbind(-1)
+    return torch.stack([torch.stack([cos, cos], dim=-1), torch.stack([-sin, sin], dim=-1)], dim=-3).flatten(-2)
+
+
+def factors(spread: Tensor) -> tuple[Tensor, Tensor]:
+    """`spread` [..., 2, head_dim] as the two arguments of `turn_interleaved`, [..., 1, head_dim] each (views)."""
+    cos, sin = spread.unsqueeze(-3).unbind(-2)
+    return cos, sin
+
+
+def turn_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates x [..., time, head, head_dim] by `factors` [..., time, 1, head_dim] in float32, pairs (2j, 2j+1)."""
+    wide = x.float()
+    partners = torch.unflatten(wide, -1, (-1, 2)).flip(-1).flatten(-2)
+    return (wide * cos + partners * sin).to(x.dtype)
+
+
 def rotate_interleaved(x: Tensor, table: Tensor) -> Tensor:
     """Rotates x [..., time, head, head_dim] by `table` [..., time, head_dim / 2, 2] in float32, pairs (2j, 2j+1)."""
-    a, b = x.float().reshape(*x.shape[:-1], -1, 2).unbind(-1)
-    cos, sin = table.unsqueeze(-3).unbind(-1)
-    return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
+    return turn_interleaved(x, *factors(spread_interleaved(table)))
 
 
 def rotate_half_split(x: Tensor, table: Tensor) -> Tensor:

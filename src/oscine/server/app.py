@@ -33,6 +33,7 @@ def create_app(models: ModelRegistry, settings: ServerSettings | None = None) ->
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await state.in_thread(app.openapi)  # takes long once; asked for later it would keep others waiting
         tasks = [asyncio.create_task(_warm_up(state)), asyncio.create_task(_unload_idle(state))]
         try:
             yield

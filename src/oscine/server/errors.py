@@ -27,6 +27,8 @@ _CODES = {
 _PARAMS = {"text": "input"}
 """Fields of `Request` that have another name over HTTP."""
 _RETRY_AFTER_S = 2
+_LONGEST_NAME = 60
+"""Characters repeated of a field name that a client made up."""
 
 
 def error_body(message: str, status: int, code: str, param: str | None = None) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def json_response(body: object, status: int = 200, headers: Mapping[str, str] | 
 def describe_invalid(error: RequestValidationError) -> tuple[str, str | None]:
     """Message and field of the first thing that is wrong with a body."""
     first = error.errors()[0]
-    path = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
+    path = [str(part)[:_LONGEST_NAME] for part in first["loc"] if part not in ("body", "query", "path", "header")]
     param = path[0] if path else None
     if first["type"] == "json_invalid":
         return f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}", None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
 
 from oscine.errors import InvalidRequest
+from oscine.server.parsing import parse_aside
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -22,8 +22,8 @@ async def json_object(request: Request) -> dict[str, Any]:
     if kind != "application/json":
         raise InvalidRequest("the body must be a JSON object sent as application/json, or a multipart form")
     try:
-        body = json.loads(await request.body())
-    except ValueError as error:
+        body = await parse_aside(await request.body())
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")

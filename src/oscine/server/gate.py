@@ -10,9 +10,10 @@ from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oscine.server.errors import error_body, json_response
+from oscine.server.errors import error_body, error_response, json_response
 from oscine.server.state import ServerState
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,13 @@ class Gate:
                 await refusal(scope, receive, sending)
             else:
                 await self._app(scope, self._limited(receive), sending)
+        except ClientDisconnect:  # in the middle of sending the request
+            facts["outcome"] = "cancelled"
+        except Exception as error:
+            if status:  # too late for an answer: the connection breaks
+                raise
+            _log.exception("request %s failed", request_id)
+            await error_response(error)(scope, receive, sending)
         finally:
             self._report(scope, request_id, status, facts, 1000 * (time.perf_counter() - started))
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from oscine.errors import InvalidRequest
 from oscine.options import RequestOptions
-from oscine.server.schemas import Format, Tuning, VoiceId, audio_bytes
+from oscine.server.schemas import Format, Tuning, VoiceId
 
 
 class TranscriptionForm(Tuning):
@@ -52,6 +52,13 @@ class ChatAudio(BaseModel):
     format: Format = Field(default="wav", description="container of the audio")
 
 
+class StreamOptions(BaseModel):
+    """What the events of a streamed answer hold beside it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    include_usage: bool | None = Field(default=None, description="a last event with token counts")
+
+
 class ChatBody(Tuning):
     """Body of `POST /v1/chat/completions`: one message with one recording, and a question about it.
 
@@ -64,7 +71,8 @@ class ChatBody(Tuning):
     audio: ChatAudio | None = None
     max_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
     max_completion_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
-    stream: Literal[False] | None = Field(default=None, description="answers come whole")
+    stream: bool | None = Field(default=None, description="an answer in words as events, as it comes")
+    stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
     user: str | None = Field(default=None, description="ignored")
 
@@ -73,8 +81,13 @@ class ChatBody(Tuning):
         """Whether the answer is to be spoken."""
         return "audio" in self.modalities
 
-    def parts(self) -> tuple[bytes, str]:
-        """The recording and the question, "" if there is none. Raises InvalidRequest unless one recording is there."""
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a streamed answer ends with its token counts."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def parts(self) -> tuple[str, str]:
+        """The recording, still encoded, and the question or "". Raises InvalidRequest unless one recording is there."""
         content = self.messages[0].content
         recordings = [part.input_audio for part in content if part.input_audio is not None]
         words = [part.text.strip() for part in content if part.text]
@@ -82,7 +95,7 @@ class ChatBody(Tuning):
             raise InvalidRequest(
                 "a message holds one part of type input_audio and, at will, parts of type text", param="messages"
             )
-        return audio_bytes(recordings[0].data, "messages"), "\n".join(words)
+        return recordings[0].data, "\n".join(words)
 
     def options(self) -> RequestOptions:
         """The tunable fields that were given, under the names of `COMMON_OPTIONS`."""

@@ -13,7 +13,6 @@ from oscine.checkpoint.hub import resolve_source
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.engine.memory import MEMORY_SHARE, available_bytes
 from oscine.server.models import ModelSpec
-from oscine.stream import PIECES_AHEAD
 
 
 def model_specs(
@@ -49,15 +48,14 @@ def _loaded_bytes(folder: Path, load_options: Mapping[str, Any]) -> int:
 def engine_for(
     sources: Sequence[str | None],
     *,
-    max_requests: int,
     memory_bytes: int | None = None,
     offline: bool = False,
     **load_options: Any,
 ) -> Engine:
-    """An engine whose queue holds what `max_requests` requests can have in it at a time.
+    """An engine for a server, which bounds the queue itself: a request it has let in never lacks room.
 
     Its memory is a share of what is free less the weights that may be loaded, `memory_bytes` or those of all models.
     """
     weights = sum(_loaded_bytes(resolve_source(source, offline=offline), load_options) for source in sources)
     free = available_bytes() - (weights if memory_bytes is None else min(weights, memory_bytes))
-    return Engine(EngineOptions(max_waiting=PIECES_AHEAD * max_requests, memory_bytes=max(int(free * MEMORY_SHARE), 0)))
+    return Engine(EngineOptions(max_waiting=None, memory_bytes=max(int(free * MEMORY_SHARE), 0)))

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 ALIASES = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 """Names that mean the default model, so that OpenAI's clients work unchanged."""
+LOAD_WAIT_S = 3.0
+"""Clients often give up after 5 to 30 s without a byte; told to come back in time, they do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ class ModelRegistry:
         *,
         memory_bytes: int | None = None,
         idle_s: float | None = None,
-        load_wait_s: float = 60.0,
+        load_wait_s: float = LOAD_WAIT_S,
     ) -> None:
         if not specs:
             raise InvalidRequest("give at least one model to serve", param="model")
@@ -114,13 +116,13 @@ class ModelRegistry:
         return self._engine.stats()
 
     @contextmanager
-    def use(self, name: str) -> Iterator[Model]:
-        """The model, loaded, and kept so until the block is left.
+    def use(self, name: str, *, patient: bool = False) -> Iterator[Model]:
+        """The model, loaded, and kept so until the block is left. `patient` waits for a load under way to its end.
 
         Raises UnknownModel; NotReady when it is still loading or no room can be made; and what loading raises.
         """
         model_id = self.resolve(name)
-        model = self._acquire(model_id)
+        model = self._acquire(model_id, None if patient else self._load_wait_s)
         try:
             yield model
         finally:
@@ -145,10 +147,10 @@ class ModelRegistry:
             self._changed.notify_all()
         self._engine.close(drain=drain, timeout_s=timeout_s)
 
-    def _acquire(self, model_id: str) -> Model:
+    def _acquire(self, model_id: str, wait_s: float | None) -> Model:
         slot = self._slots[model_id]
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or slot.model or not self._loading, self._load_wait_s)
+            self._changed.wait_for(lambda: self._closing or slot.model or not self._loading, wait_s)
             if self._closing:
                 raise NotReady("the server is shutting down")
             if slot.model is not None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+_SLICE = 1 << 18
 _STREAMING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -44,14 +45,25 @@ async def respond(
             data = await delivery.pull_whole()
             headers["X-Finish-Reason"] = delivery.run.stream.finish_reason
             delivery.close()
-            return Response(data, headers=headers, media_type=delivery.run.content_type)
+            return WholeAudio(data, headers=headers, media_type=delivery.run.content_type)
         first = await delivery.pull() or b""
     except BaseException as error:
-        delivery.fail(error)
+        delivery.refuse(error)
         delivery.close()
         raise
     kind = AudioEvents if output.stream_format == "sse" else RawAudio
     return kind(delivery, first, headers | _STREAMING)
+
+
+class WholeAudio(Response):
+    """A body that is there already; sent by slices, so that nobody else waits while a long one is copied."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        data = memoryview(self.body)
+        for begin in range(0, len(data), _SLICE):
+            await _send(send, bytes(data[begin : begin + _SLICE]))
+        await _send(send, b"", more=False)
 
 
 class RawAudio(Response):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import UploadFile
@@ -12,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from oscine.audio.formats import encoded_rate
 from oscine.audio.stretch import MAX_SPEED, MIN_SPEED
-from oscine.errors import BadAudio, InvalidRequest, UnsupportedFeature
+from oscine.errors import InvalidRequest
 from oscine.options import COMMON_OPTIONS, RequestOptions
 from oscine.types import Capabilities
 
@@ -20,13 +17,20 @@ Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
 PCM_RATE = 24_000
 """pcm states no rate, so clients assume this one, whatever the model's."""
-_DATA_URI = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.+=\"-]+)*;base64,", re.ASCII)
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
 def _option(name: str) -> Any:
     option = COMMON_OPTIONS[name]
     return Field(default=None, description=option.help, ge=option.minimum, le=option.maximum)
+
+
+def check_unicode(text: str, param: str) -> str:
+    """`text` if it can be written down. Raises InvalidRequest for half of a surrogate pair, which JSON lets through."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"{param} holds half of a surrogate pair", param=param) from error
+    return text
 
 
 class VoiceId(BaseModel):
@@ -109,7 +113,7 @@ class SpeechSettings(OutputSettings, Tuning):
     voice: str | VoiceId | None = Field(default=None, description="a voice of the voices endpoint")
     speed: float | None = Field(default=None, ge=MIN_SPEED, le=MAX_SPEED, description="tempo; the pitch stays")
     ref_audio: str | None = Field(
-        default=None, description="a recording of the voice to clone, as base64 or a data: URI; never a URL or a path"
+        default=None, description="a recording of the voice to clone, as base64 or a data: URI"
     )
     ref_text: str | None = Field(default=None, description="exactly what is said in ref_audio")
 
@@ -122,25 +126,6 @@ class SpeechSettings(OutputSettings, Tuning):
     def voice_name(self) -> str | None:
         """The voice asked for; None for the model's default."""
         return (self.voice.id if isinstance(self.voice, VoiceId) else self.voice) or None
-
-    def reference_bytes(self) -> bytes | None:
-        """The bytes of `ref_audio`. Raises as `audio_bytes`."""
-        return audio_bytes(self.ref_audio, "ref_audio") if self.ref_audio else None
-
-
-def audio_bytes(value: str, param: str) -> bytes:
-    """The bytes of base64 or a data: URI. Raises UnsupportedFeature for a URL, BadAudio for anything else."""
-    if _URL.match(value):
-        raise UnsupportedFeature(
-            f"{param}: the server fetches no URLs; send the audio itself as base64 or a data: URI", param=param
-        )
-    prefix = _DATA_URI.match(value[:200])
-    try:
-        return base64.b64decode(value[prefix.end() if prefix else 0 :], validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise BadAudio(
-            f"{param}: neither base64 nor a base64 data: URI (paths on the server are not read)", param=param
-        ) from error
 
 
 class SpeechBody(SpeechSettings):
@@ -192,7 +177,7 @@ class EditBody(OutputSettings, Tuning):
         for name, value in (self.model_extra or {}).items():
             if not isinstance(value, (str, int, float)) or isinstance(value, bool):
                 raise InvalidRequest(f"{name} must be text or a number", param=name)
-            slots[name] = str(value)
+            slots[name] = check_unicode(str(value), name)
         return slots
 
 

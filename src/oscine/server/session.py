@@ -6,24 +6,34 @@ import asyncio
 import json
 import logging
 import secrets
+import time
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from oscine.errors import Cancelled, InvalidRequest, OscineError
+from oscine.errors import Cancelled, InvalidRequest, OscineError, QueueFull
 from oscine.seeds import fresh_seed
 from oscine.server import forms
 from oscine.server.errors import body_of, describe_invalid
-from oscine.server.schemas import SpeechSettings
-from oscine.server.speaking import check_speech, speech_maker
+from oscine.server.parsing import parse_aside
+from oscine.server.schemas import SpeechSettings, check_unicode
+from oscine.server.speaking import check_speech, reference_of, speech_maker
 from oscine.server.state import ServerState
 from oscine.server.stream import Delivery
 from oscine.text.split import SentenceStream
+from oscine.types import AudioInput
 
 _log = logging.getLogger(__name__)
+
+NORMAL, POLICY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1000, 1008, 1011, 1013
+"""Codes to close with (RFC 6455, 7.4.1, and its registry)."""
+MESSAGES = ("session.config", "input.text", "input.done", "session.close")
+_STOP_S = 5.0
+_CUT_CHARS = 1000
 
 
 class SessionConfig(SpeechSettings):
@@ -50,40 +60,90 @@ class SpeechSession:
         self._id = f"ws_{secrets.token_hex(8)}"
         self._config: SessionConfig | None = None
         self._utterance = _Utterance(0)
+        self._reference: AudioInput | None = None  # that of the settings
         self._todo: deque[dict[str, Any]] = deque()
+        self._waiting_chars = 0
         self._more = asyncio.Event()
+        self._speaking = self._closing = False
+        self._busy_until = time.monotonic()
         self._current: Delivery | None = None
+        self._failure: Exception | None = None
 
-    async def run(self) -> None:
-        """Serves the session until either side ends it; whatever is being spoken then is cancelled."""
-        tasks = [asyncio.create_task(self._read_all()), asyncio.create_task(self._speak_all())]
+    async def run(self) -> int:
+        """Serves the session until either side ends it and returns the code to close it with.
+
+        Whatever is being spoken then is cancelled.
+        """
+        reader, speaker = asyncio.create_task(self._read_all()), asyncio.create_task(self._speak_all())
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([reader, speaker], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         except WebSocketDisconnect:
             pass  # the usual end
         except TimeoutError:
-            await self._say_error(InvalidRequest("the session was idle for too long"))
+            return await self._broken(InvalidRequest("the session was idle for too long"), POLICY)
+        except Exception as error:
+            self._failure = error
+            _log.exception("session %s failed", self._id)
+            return await self._broken(error, INTERNAL_ERROR)
         finally:
-            if self._current is not None:
-                self._current.run.cancel()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._stop(reader, speaker)
+        return NORMAL
+
+    async def _broken(self, error: Exception, code: int) -> int:
+        with suppress(WebSocketDisconnect):  # then nobody is left to be told
+            await self._say_error(error)
+        return code
+
+    async def _stop(self, reader: asyncio.Task[None], speaker: asyncio.Task[None]) -> None:
+        """Ends both tasks. The speaker ends by itself, so that nothing it has begun in a thread is lost."""
+        self._closing = True
+        self._todo.clear()
+        self._more.set()
+        if self._current is not None:
+            self._current.run.cancel()
+        reader.cancel()
+        await asyncio.wait([speaker], timeout=_STOP_S)  # longer only if it is sending to who does not read
+        speaker.cancel()
+        for failure in await asyncio.gather(reader, speaker, return_exceptions=True):
+            expected = isinstance(failure, asyncio.CancelledError | WebSocketDisconnect | TimeoutError)
+            if isinstance(failure, BaseException) and not expected and failure is not self._failure:
+                _log.error("session %s failed while it ended", self._id, exc_info=failure)
 
     async def _read_all(self) -> None:
-        while await self._take():
+        while await self._take(await self._receive()):
             pass
 
     # In
 
-    async def _take(self) -> bool:
+    async def _receive(self) -> str | None:
+        """The next message; None for one that is not text. Raises TimeoutError after too long with nothing to do."""
+        limit = self._state.settings.websocket_idle_s
+        while True:
+            busy = self._speaking or bool(self._todo)
+            left = limit if busy else max(self._busy_until + limit - time.monotonic(), 0.0)
+            try:
+                message = await asyncio.wait_for(self._socket.receive(), left)
+            except TimeoutError:
+                if self._speaking or self._todo or time.monotonic() < self._busy_until + limit:
+                    continue
+                raise
+            if message["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(message.get("code", NORMAL))
+            self._busy_until = time.monotonic()
+            text: str | None = message.get("text")
+            return text
+
+    async def _take(self, message: str | None) -> bool:
         """Handles one message; False once the session is to end."""
-        message = await asyncio.wait_for(self._socket.receive_text(), self._idle_limit())
         try:
-            body = _parsed(message)
+            body = await _parsed(message)
             kind = body.pop("type", None)
+            if kind not in MESSAGES:
+                raise InvalidRequest(
+                    f"unknown message type {str(kind)[:60]!r}; known: {', '.join(MESSAGES)}", param="type"
+                )
             if kind == "session.close":
                 return False
             if kind == "session.config":
@@ -91,21 +151,12 @@ class SpeechSession:
             elif self._config is None:
                 raise InvalidRequest("the first message must be session.config", param="type")
             elif kind == "input.text":
-                self._add_text(body)
-            elif kind == "input.done":
-                self._end_utterance()
+                await self._add_text(body)
             else:
-                raise InvalidRequest(
-                    f"unknown message type {kind!r}; known: session.config, input.text, input.done, session.close",
-                    param="type",
-                )
+                await self._end_utterance(body)
         except OscineError as error:
             await self._say_error(error)
         return True
-
-    def _idle_limit(self) -> float | None:
-        """Seconds to wait for a message: no limit while there is something to say."""
-        return None if self._todo or self._current else self._state.settings.websocket_idle_s
 
     async def _configure(self, body: dict[str, Any]) -> None:
         try:
@@ -119,31 +170,38 @@ class SpeechSession:
         model = self._state.models.resolve(config.model or self._state.models.default)
         seed = fresh_seed() if config.seed is None else config.seed
         config = config.model_copy(update={"model": model, "seed": seed})
-        rate = await self._state.in_thread(self._check, config)
-        self._config = config
+        rate, reference = await self._state.in_thread(self._check, config)
+        self._config, self._reference = config, reference
         fields = {"model": model, "format": config.response_format, "sample_rate": rate, "seed": seed}
         await self._say({"type": "session.configured", **fields})
 
-    def _check(self, config: SessionConfig) -> int:
-        """The rate of the audio to come. Raises what is wrong with the settings, before any text is there."""
+    def _check(self, config: SessionConfig) -> tuple[int, AudioInput | None]:
+        """The rate of the audio to come, and the voice to clone. Raises what is wrong, before any text is there."""
         with self._state.models.use(config.model or "") as model:
-            check_speech(model, config)
-            return config.target_rate(model.capabilities.sample_rate)
+            rate = config.target_rate(model.capabilities.sample_rate)
+            reference = reference_of(config, self._state.recordings)
+            check_speech(model, config, reference)
+            return rate, reference
 
-    def _add_text(self, body: dict[str, Any]) -> None:
+    async def _add_text(self, body: dict[str, Any]) -> None:
         text = body.pop("text", None)
         if not isinstance(text, str) or body:
             raise InvalidRequest('input.text has one field, "text", a string', param="text")
-        if any("\ud800" <= char <= "\udfff" for char in text):
-            raise InvalidRequest("text holds half of a surrogate pair", param="text")
         utterance, limit = self._utterance, self._state.settings.max_input_chars
         if utterance.num_chars + len(text) > limit:
             raise InvalidRequest(f"an utterance has {limit} characters at most on this server", param="text")
+        if self._waiting_chars + len(text) > limit:
+            raise QueueFull(f"{self._waiting_chars} characters wait to be spoken; send more once some have been")
+        check_unicode(text, "text")
         utterance.num_chars += len(text)
-        self._queue(utterance.sentences.push(text))
+        self._queue(await self._state.in_thread(_cut, utterance.sentences, text))
 
-    def _end_utterance(self) -> None:
-        self._queue(self._utterance.sentences.flush())
+    async def _end_utterance(self, body: dict[str, Any]) -> None:
+        if body:
+            raise InvalidRequest("input.done has no further fields", param=next(iter(body))[:60])
+        if len(self._todo) > self._state.settings.max_input_chars:  # only empty utterances can be so many
+            raise QueueFull(f"{len(self._todo)} events wait already; send more once some have been answered")
+        self._queue(await self._state.in_thread(self._utterance.sentences.flush))
         self._put({"type": "session.done", "total_sentences": self._utterance.num_sentences})
         self._utterance = _Utterance(self._utterance.index + 1)
 
@@ -151,7 +209,9 @@ class SpeechSession:
         for sentence in sentences:
             place = {"utterance_index": self._utterance.index, "sentence_index": self._utterance.num_sentences}
             self._utterance.num_sentences += 1
-            self._put({"type": "audio.start", **place, "sentence_text": sentence, "config": self._config})
+            self._waiting_chars += len(sentence)
+            how = {"config": self._config, "reference": self._reference}
+            self._put({"type": "audio.start", **place, "sentence_text": sentence} | how)
 
     def _put(self, task: dict[str, Any]) -> None:
         self._todo.append(task)
@@ -160,24 +220,30 @@ class SpeechSession:
     # Out
 
     async def _speak_all(self) -> None:
-        while True:
+        while not self._closing:
             await self._more.wait()
             self._more.clear()
+            self._speaking = bool(self._todo)
             while self._todo:
                 task = self._todo.popleft()
-                config = task.pop("config", None)
+                config, reference = task.pop("config", None), task.pop("reference", None)
                 if config is None:
                     await self._say(task)
                 else:
-                    await self._speak(task, config)
+                    self._waiting_chars -= len(task["sentence_text"])
+                    await self._speak(task, config, reference)
+            self._speaking, self._busy_until = False, time.monotonic()
 
-    async def _speak(self, start: dict[str, Any], config: SessionConfig) -> None:
+    async def _speak(self, start: dict[str, Any], config: SessionConfig, reference: AudioInput | None) -> None:
         """One sentence: `audio.start`, its bytes, `audio.done`; or `error` if it cannot even begin."""
         delivery = Delivery(self._state, {"chars": len(start["sentence_text"]), "format": config.response_format})
-        outcome = "ok"
+        outcome = "failed"
         try:
-            await delivery.start(config.model or "", speech_maker(start["sentence_text"], config, whole=False))
+            make = speech_maker(start["sentence_text"], config, lambda: reference, whole=False)
+            await delivery.start(config.model or "", make)
             self._current = delivery
+            if self._closing:
+                raise Cancelled("the client has left")
             data = await delivery.pull()
             rate = delivery.run.sample_rate
             await self._say({**start, "format": config.response_format, "sample_rate": rate})
@@ -185,7 +251,12 @@ class SpeechSession:
         except OscineError as error:
             delivery.fail(error)
             outcome = "cancelled" if isinstance(error, Cancelled) else "invalid" if error.status < 500 else "failed"
+            if self._closing:
+                return
             await self._say_error(error, {name: start[name] for name in ("utterance_index", "sentence_index")})
+        except WebSocketDisconnect:
+            outcome = "cancelled"
+            raise
         finally:
             self._current = None
             delivery.close()
@@ -201,6 +272,8 @@ class SpeechSession:
                 data = await delivery.pull()
         except OscineError as error:
             delivery.fail(error)
+            if self._closing:
+                return "cancelled"
             failure = error
         done: dict[str, Any] = {
             "type": "audio.done",
@@ -225,10 +298,18 @@ class SpeechSession:
         _log.info("sentence %s", " ".join(f"{name}={value}" for name, value in words.items()))
 
 
-def _parsed(message: str) -> dict[str, Any]:
+def _cut(sentences: SentenceStream, text: str) -> list[str]:
+    """The sentences that `text` completes; in parts, since looking for their ends takes longer the longer the rest."""
+    parts = (text[begin : begin + _CUT_CHARS] for begin in range(0, len(text), _CUT_CHARS))
+    return [sentence for part in parts for sentence in sentences.push(part)]
+
+
+async def _parsed(message: str | None) -> dict[str, Any]:
+    if message is None:
+        raise InvalidRequest("a message must be a JSON object in a text frame, not binary")
     try:
-        body = json.loads(message)
-    except ValueError as error:
+        body = await parse_aside(message)
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"a message must be a JSON object: {error}") from error
     if not isinstance(body, dict):
         raise InvalidRequest("a message must be a JSON object")

@@ -7,39 +7,51 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oscine.audio.formats import check_available
+from oscine.audio.io import read_audio
 from oscine.errors import InvalidRequest
+from oscine.server.recordings import Recordings
 from oscine.server.schemas import SpeechSettings
 from oscine.server.stream import AudioRun
 from oscine.server.voices import resolve_voice
+from oscine.types import AudioInput
 
 if TYPE_CHECKING:
     from oscine.api import Model
 
 
-def speech_maker(text: str, settings: SpeechSettings, *, whole: bool) -> Callable[[Model], AudioRun]:
+def reference_of(settings: SpeechSettings, recordings: Recordings) -> AudioInput | None:
+    """The voice to clone, if one is given, read and checked; blocks. Raises what is wrong with it."""
+    if settings.ref_audio:
+        return read_audio(recordings.read(settings.ref_audio, "ref_audio"))
+    if settings.ref_text:
+        raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
+    return None
+
+
+def speech_maker(
+    text: str, settings: SpeechSettings, reference: Callable[[], AudioInput | None], *, whole: bool
+) -> Callable[[Model], AudioRun]:
     """What starts to speak `text` with a model; it raises whatever is wrong with the request."""
 
     def make(model: Model) -> AudioRun:
-        start = partial(model.stream, text, **_arguments(model, settings))
+        start = partial(model.stream, text, **_arguments(model, settings, reference()))
         return AudioRun(model, start, settings, speed=settings.speed or 1.0, whole=whole)
 
     return make
 
 
-def check_speech(model: Model, settings: SpeechSettings) -> None:
+def check_speech(model: Model, settings: SpeechSettings, reference: AudioInput | None) -> None:
     """Raises what speaking with these settings would raise, and runs nothing."""
     settings.target_rate(model.capabilities.sample_rate)
     check_available(settings.response_format)
-    model.plan("Hello.", **_arguments(model, settings))
+    model.plan("Hello.", **_arguments(model, settings, reference))
 
 
-def _arguments(model: Model, settings: SpeechSettings) -> dict[str, Any]:
+def _arguments(model: Model, settings: SpeechSettings, reference: AudioInput | None) -> dict[str, Any]:
     """The arguments of `Model.stream` beside the text."""
-    if settings.ref_text and not settings.ref_audio:
-        raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
     return {
         "voice": resolve_voice(settings.voice_name, model),
-        "ref_audio": settings.reference_bytes(),
+        "ref_audio": reference,
         "ref_text": settings.ref_text or None,
         **settings.options_for(model.capabilities),
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -17,6 +18,7 @@ from oscine.errors import GenerationError, InvalidRequest, QueueFull
 from oscine.options import RequestOptions
 from oscine.server.metrics import Metrics
 from oscine.server.models import ModelRegistry
+from oscine.server.recordings import Recordings
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +44,10 @@ class ServerSettings:
     max_batch_items: int = 32
     batch_parallel: int = 4
     websocket_idle_s: float = 300.0
+    url_hosts: tuple[str, ...] = ()
+    """Hosts that recordings may be fetched from when a client sends a URL; `*` means any."""
+    path_folders: tuple[Path, ...] = ()
+    """Folders whose files a client may name instead of sending a recording."""
 
 
 class ServerState:
@@ -50,6 +56,9 @@ class ServerState:
     def __init__(self, models: ModelRegistry, settings: ServerSettings) -> None:
         self.models, self.settings = models, settings
         self.metrics = Metrics()
+        self.recordings = Recordings(
+            max_bytes=settings.max_body_bytes, hosts=settings.url_hosts, folders=settings.path_folders
+        )
         self.active = 0
         self.ready = False
         self.load_error = ""
@@ -61,7 +70,7 @@ class ServerState:
 
     def warm_up(self) -> None:
         """Loads the default model and lets it say a word, so that the first request finds everything in place."""
-        with self.models.use(self.models.default) as model:
+        with self.models.use(self.models.default, patient=True) as model:
             if "speech" in model.capabilities.tasks:
                 options = {"seed": 0, "max_new_tokens": 8, "num_steps": 1}  # as little as can be asked for
                 fitting = {name: value for name, value in options.items() if name in model.capabilities.options}

@@ -38,8 +38,8 @@ class Part:
 class AudioRun:
     """Audio being made. `pull` by one thread at a time, `cancel` by any.
 
-    `start` gives the stream and may refuse the request; `output` is checked before it is called. With `whole` the
-    parts, joined and patched by `patch`, are a file that states its lengths.
+    `start` gives the stream and may refuse the request; `output` is checked before it is called. With `whole`,
+    `pull_all` gives a file that states its lengths.
     """
 
     def __init__(
@@ -83,16 +83,13 @@ class AudioRun:
                 return Part(data=data, seconds=num_samples / self.stream.sample_rate)
         return None
 
-    def pull_all(self) -> list[Part]:
-        """All parts that are still to come."""
-        return list(iter(self.pull, None))
-
-    def patch(self, data: bytes) -> bytes:
-        """The whole body with the lengths its header could not know."""
-        body = bytearray(data)
+    def pull_all(self) -> tuple[bytes, float]:
+        """The whole body, its header with the lengths that it could not know before, and its seconds of audio."""
+        parts = list(iter(self.pull, None))
+        body = bytearray().join(part.data for part in parts)
         for offset, piece in self._encoder.patches:
             body[offset : offset + len(piece)] = piece
-        return bytes(body)
+        return bytes(body), sum(part.seconds for part in parts)
 
     def cancel(self) -> None:
         """Ends generation within a step. Idempotent."""
@@ -137,19 +134,24 @@ class Delivery:
         if part is None:
             self._succeed(streamed=True)
             return None
-        self._heard(part)
+        self._heard(part.seconds)
         return part.data
 
     async def pull_whole(self) -> bytes:
         """The whole body, its header with the exact lengths."""
-        parts = await self._state.in_thread(self.run.pull_all)
-        for part in parts:
-            self._heard(part)
+        data, seconds = await self._state.in_thread(self.run.pull_all)
+        self._heard(seconds)
         self._succeed(streamed=False)
-        return self.run.patch(b"".join(part.data for part in parts))
+        return data
+
+    def refuse(self, error: BaseException) -> None:
+        """Notes for the log why there is no audio; the status of the response says how to count it."""
+        if isinstance(error, asyncio.CancelledError):
+            self.facts["outcome"] = "cancelled"  # there will be no response
+        self.facts["error"] = type(error).__name__
 
     def fail(self, error: BaseException) -> None:
-        """Notes for the log how the run ended."""
+        """Notes for the log how the run ended once its response had begun."""
         self.facts["outcome"] = "cancelled" if isinstance(error, (Cancelled, asyncio.CancelledError)) else "failed"
         self.facts["error"] = type(error).__name__
 
@@ -157,12 +159,12 @@ class Delivery:
         """Cancels what still runs and lets the model go. Idempotent."""
         self._open.close()
 
-    def _heard(self, part: Part) -> None:
+    def _heard(self, seconds: float) -> None:
         now = time.perf_counter()
         if self._ttfa_s is None:
             self._ttfa_s = now - self._started
-        self._audio_s += part.seconds
-        self._playback.arrive(now, part.seconds)
+        self._audio_s += seconds
+        self._playback.arrive(now, seconds)
 
     def _succeed(self, *, streamed: bool) -> None:
         stream = self.run.stream

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oscine.checkpoint.config import bounded, check_unknown_keys, field_names, parse_record, require
+from oscine.checkpoint.config import (
+    bounded,
+    check_unknown_keys,
+    field_names,
+    lift_rope,
+    parse_record,
+    require,
+    section,
+)
 from oscine.errors import ConfigMismatch
 
 DENSE_TYPES = ("nemotron_dense", "nemotron_dense_audex")
@@ -105,13 +113,10 @@ class DenseConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, source: str = "config.json") -> DenseConfig:
         """From the released JSON; `rope_theta` may stand in `rope_parameters` or at the top. Raises ConfigMismatch."""
-        rope = values.get("rope_parameters", values.get("rope_scaling")) or {}
-        if not isinstance(rope, Mapping):
-            raise ConfigMismatch(f"{source}: rope_parameters must be an object, got {rope!r}")
-        kind = rope.get("rope_type", "default")
+        flat = lift_rope(values, "rope_theta", "partial_rotary_factor", "rope_type", source=source)
+        kind = flat.get("rope_type", "default")
         known = field_names(cls) | NOTES | _AUDIO_KEYS | {"rope_parameters", "rope_scaling"}
         check_unknown_keys(values, known - NOTES, NOTES, source=source)
-        flat = {**{key: rope[key] for key in ("rope_theta", "partial_rotary_factor") if key in rope}, **values}
         config = parse_record(cls, flat, source=source)
         require(
             [
@@ -282,9 +287,7 @@ class AudioConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, source: str = "config.json") -> AudioConfig:
         """From the configuration of `checkpoint_folder_full`. Raises ConfigMismatch."""
-        audio = values.get("audio_config")
-        if not isinstance(audio, Mapping):
-            raise ConfigMismatch(f"{source}: audio_config must be an object, got {audio!r}")
+        audio = section(values, "audio_config", source=source)
         own = {key: audio[key] for key in audio if not key.startswith("projector_")}
         known = {name for name in field_names(cls) if not name.startswith("projector_")}
         check_unknown_keys(own, known, _AUDIO_NOTES, source=f"{source}: audio_config")

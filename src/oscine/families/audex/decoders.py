@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from oscine.families.audex.speech_decoder import SpeechDecoder, SpeechSession
+from oscine.families.audex.transcript import clean_transcript, is_bare
 from oscine.families.audex.xcodec import XCodecDecoder
-from oscine.types import Samples
+from oscine.types import JointDecoder, Samples, TextDecoder
+
+INCOMPLETE = "\ufffd"
+"""What a tokenizer shows for bytes that are no whole sign."""
 
 
-class SpeechStreamDecoder:
+class SpeechStreamDecoder(JointDecoder):
     """Speech codes to samples; a push decodes all that the look-ahead lets it."""
 
     def __init__(self, decoder: SpeechDecoder) -> None:
         self._session = SpeechSession(decoder)
 
-    @torch.inference_mode()
     def push(self, frames: Sequence[Any]) -> Samples:
         """Samples of the frames that now have their look-ahead."""
-        return _joined(self._session.push([int(frame) for frame in frames]))
+        return self.push_all([(self, frames)])[0]
+
+    @classmethod
+    @torch.inference_mode()
+    def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
+        """The same for several streams of one model, in one call of its decoder."""
+        sessions = [cast(SpeechStreamDecoder, decoder)._session for decoder, _ in pushes]
+        taken = [
+            session.take([int(frame) for frame in frames])
+            for session, (_, frames) in zip(sessions, pushes, strict=True)
+        ]
+        chunks = iter(sessions[0].decoder.decode([chunk for chunk in taken if chunk is not None]))
+        return [_joined([] if chunk is None else [next(chunks)]) for chunk in taken]
 
     @torch.inference_mode()
     def flush(self) -> Samples:
@@ -48,16 +63,47 @@ class SoundDecoder:
         return _joined([self._decoder.decode_ids(self._frames)]) if self._frames else np.zeros(0, np.float32)
 
 
-class SilentDecoder:
-    """For text answers: their frames are tokens, which nobody hears."""
+class AnswerDecoder(TextDecoder):
+    """Text tokens to words, as soon as what follows cannot change them.
+
+    The words of a transcript are settled when no sentence can be around them any more, or at the end.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], *, is_transcript: bool) -> None:
+        self._decode = decode
+        self._is_transcript = is_transcript
+        self._tokens: list[int] = []
+        self._told = 0
+        self._ended = False
 
     def push(self, frames: Sequence[Any]) -> Samples:
-        """Nothing."""
+        """No samples."""
+        self._tokens.extend(frames)
         return np.zeros(0, np.float32)
 
     def flush(self) -> Samples:
-        """Nothing."""
+        """No samples."""
+        self._ended = True
         return np.zeros(0, np.float32)
+
+    def take_text(self) -> str:
+        """Words settled since the last call."""
+        text = self._decode(self._tokens)
+        if self._ended:
+            settled = answer_text(text, is_transcript=self._is_transcript)
+        elif self._is_transcript and not is_bare(text):
+            settled = ""
+        else:
+            # Spaces at the end may turn out to be the end; a sign may lack bytes that the next token brings.
+            settled = text.strip().rstrip(INCOMPLETE).rstrip()
+        words = settled[self._told :]
+        self._told = max(self._told, len(settled))
+        return words
+
+
+def answer_text(text: str, *, is_transcript: bool) -> str:
+    """The answer in what a model said: without spaces around it, a transcript without the sentence around it."""
+    return clean_transcript(text) if is_transcript else text.strip()
 
 
 def _joined(chunks: Sequence[torch.Tensor]) -> Samples:

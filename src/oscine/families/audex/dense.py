@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from oscine.families.audex.config import DenseConfig
 from oscine.families.audex.lanes import Call, Decode, Lane, LaneKV, Prefill
+from oscine.layers.int8 import Int8Linear, Matrix, product
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_half_split
 
@@ -108,7 +109,7 @@ class DenseLM(nn.Module):
         self.config = config
         self.model = DenseStack(config)
         if not config.tie_word_embeddings:
-            self.lm_head = Linear(config.hidden_size, config.vocab_size)
+            self.lm_head: Linear | Int8Linear = Linear(config.hidden_size, config.vocab_size)
 
     def new_lane(self, capacity: int, limit: int | None = None) -> Lane:
         """An empty lane with room for `capacity` positions to begin with, `limit` at most as far as is known."""
@@ -144,13 +145,15 @@ class DenseLM(nn.Module):
         return self._run(self.embed(ids), Decode(lanes), torch.tensor(lengths, device=ids.device))
 
     @property
-    def head_weight(self) -> Tensor:
+    def head_weight(self) -> Matrix:
         """The output matrix [vocab, dim]."""
-        return self.model.embed_tokens.weight if self.config.tie_word_embeddings else self.lm_head.weight
+        if self.config.tie_word_embeddings:
+            return self.model.embed_tokens.weight
+        return self.lm_head.matrix if isinstance(self.lm_head, Int8Linear) else self.lm_head.weight
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Normed hidden rows [..., dim] → float32 logits [..., vocab]."""
-        return nn.functional.linear(hidden, self.head_weight).float()
+        return product(hidden, self.head_weight).float()
 
     def _run(self, h: Tensor, call: Call, positions: Tensor) -> Tensor:
         taken = len(h) if isinstance(call, Prefill) else 1

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from oscine.audio.resample import resample, resampled_length
 from oscine.errors import GenerationError, InvalidRequest, UnknownVoice, UnsupportedFeature
-from oscine.families.audex.decoders import SilentDecoder, SoundDecoder, SpeechStreamDecoder
+from oscine.families.audex.decoders import AnswerDecoder, SoundDecoder, SpeechStreamDecoder, answer_text
 from oscine.families.audex.frontend import SAMPLE_RATE, cut_clips, log_mel, normalize, num_clips
 from oscine.families.audex.heads import MIN_RUN
 from oscine.families.audex.jobs import Deferred, JobMaker, LMJob
-from oscine.families.audex.loading import AudexModel, LanguageModel, load_model
+from oscine.families.audex.loading import AudexModel, LanguageModel, load_model, wide_dtype
 from oscine.families.audex.prompt import (
     TRANSCRIBE_QUESTION,
     PromptEncoder,
@@ -27,7 +27,6 @@ from oscine.families.audex.prompt import (
 )
 from oscine.families.audex.sampling import Sampling
 from oscine.families.audex.step_model import AudexStepModel
-from oscine.families.audex.transcript import clean_transcript
 from oscine.families.audex.xcodec import MAX_FRAMES
 from oscine.layers.exact import ExactRule, check_exact
 from oscine.options import supported_options
@@ -56,6 +55,8 @@ SOUND = Sampling(temperature=1.0, top_k=80)
 TEXT = Sampling(temperature=0.0)
 SPEECH_SCALE, SOUND_SCALE, CONVERSE_SCALE, MOST_SCALE = 1.0, 3.0, 1.5, 10.0
 
+MOST_ROWS = 1024
+"""Rows of a call where any number will do."""
 LARGEST_PROBE = 2**26
 """Weights of the products whose shapes are probed at load time; larger ones would take seconds."""
 
@@ -68,6 +69,9 @@ def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -
 
 def exact_rule(lm: LanguageModel, device: torch.device, dtype: torch.dtype) -> ExactRule:
     """The rule that holds for this model's products on this machine."""
+    if dtype == torch.int8 and device.type == "cpu" and not lm.config.tie_word_embeddings:
+        return ExactRule(min_rows=1, max_rows=MOST_ROWS)  # sums of whole numbers: no shape matters
+    dtype = wide_dtype(dtype, device)
     matrices = [value for value in lm.parameters() if value.dim() == 2 and value.numel() <= LARGEST_PROBE]
     sizes = {(value.shape[1], value.shape[0]) for value in matrices} | {(lm.config.hidden_size, MIN_RUN)}
     return check_exact(device, dtype, linears=sizes)
@@ -95,13 +99,14 @@ class AudexFamily:
         return self._steps
 
     def open_decoder(self, job: Job) -> Decoder:
-        """A stateful decoder for the job's frames; silent for text."""
+        """A stateful decoder for the job's frames: speech, a sound, or words."""
         output = self._output(job)
         if output == "speech":
             return SpeechStreamDecoder(self._model.speech_decoder)
-        if output == "sound" and self._model.xcodec is not None:
+        if output == "sound":
+            assert self._model.xcodec is not None, "without it the task is refused"
             return SoundDecoder(self._model.xcodec)
-        return SilentDecoder()
+        return AnswerDecoder(self._maker.encoder.decode, is_transcript=_is_transcript(job))
 
     def chunk_sizes(self) -> tuple[int, ...]:
         """Frames of a job's decoder calls: sound comes as soon as the look-ahead allows."""
@@ -123,9 +128,7 @@ class AudexFamily:
         """The answer of a text job so far; empty for a job that speaks or sounds."""
         if self._output(job) != "text":
             return ""
-        text = self._maker.encoder.decode(job.frames)
-        is_transcript = isinstance(job.inputs, LMJob) and job.inputs.is_transcript
-        return clean_transcript(text) if is_transcript else text.strip()
+        return answer_text(self._maker.encoder.decode(job.frames), is_transcript=_is_transcript(job))
 
     def prepare(self, request: Request, request_id: str) -> Plan:
         """The jobs of a request. Raises an `InvalidRequest`."""
@@ -282,6 +285,10 @@ class AudexFamily:
     def _output(self, job: Job) -> str:
         inputs: LMJob | Deferred = job.inputs
         return inputs.output
+
+
+def _is_transcript(job: Job) -> bool:
+    return isinstance(job.inputs, LMJob) and job.inputs.is_transcript
 
 
 def _mel(audio: AudioInput | None) -> Tensor:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from oscine.layers.int8 import Matrix, product
 
 MIN_RUN = 64
 """Fewest rows of a product: a narrow one takes a kernel whose sums depend on how many jobs there are."""
@@ -17,7 +18,7 @@ MIN_RUN = 64
 class Run:
     """Columns `first` to `first + count` of the product with `weight`, a view of some rows of the output matrix."""
 
-    weight: Tensor
+    weight: Matrix
     first: int
     count: int
 
@@ -29,13 +30,23 @@ class Head:
     runs: tuple[Run, ...]
     ids: tuple[int, ...]
 
+    @property
+    def num_bytes(self) -> int:
+        """Weights that a product reads."""
+        tensors = [
+            tensor
+            for run in self.runs
+            for tensor in ([run.weight] if isinstance(run.weight, Tensor) else [run.weight.weight, run.weight.scale])
+        ]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
     def __call__(self, hidden: Tensor) -> Tensor:
         """Normed hidden rows [row, dim] → float32 logits [row, column]."""
-        parts = [F.linear(hidden, run.weight)[:, run.first : run.first + run.count] for run in self.runs]
+        parts = [product(hidden, run.weight)[:, run.first : run.first + run.count] for run in self.runs]
         return torch.cat(parts, dim=-1).float()
 
 
-def head_of(weight: Tensor, ids: Iterable[int]) -> Head:
+def head_of(weight: Matrix, ids: Iterable[int]) -> Head:
     """The head over the token `ids`, in ascending order, so that ties fall as they do in the whole one."""
     ordered = sorted(set(ids))
     starts = [i for i, token in enumerate(ordered) if not i or token != ordered[i - 1] + 1]
@@ -44,6 +55,6 @@ def head_of(weight: Tensor, ids: Iterable[int]) -> Head:
     return Head(runs=tuple(runs), ids=tuple(ordered))
 
 
-def _run(weight: Tensor, start: int, count: int) -> Run:
+def _run(weight: Matrix, start: int, count: int) -> Run:
     begin = max(0, min(start, len(weight) - MIN_RUN))
     return Run(weight=weight[begin : max(start + count, begin + MIN_RUN)], first=start - begin, count=count)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from oscine.checkpoint.config import read_json, require
 from oscine.checkpoint.weights import load_strict, read_tensors
-from oscine.errors import ConfigMismatch, MissingFile
+from oscine.errors import ConfigMismatch, MissingFile, UnsupportedFeature
 from oscine.families.audex import frontend
 from oscine.families.audex.audio_tower import AudioTower
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
@@ -33,6 +33,7 @@ from oscine.families.audex.weights import (
     FULL_FOLDER,
     LM_RULES,
     XCODEC_RULES,
+    as_int8,
     audio_keys,
     lm_dtypes,
     lm_keys,
@@ -41,6 +42,7 @@ from oscine.families.audex.weights import (
     xcodec_tensors,
 )
 from oscine.families.audex.xcodec import XCodecDecoder
+from oscine.layers.int8 import hold_int8, require_whole_products
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +84,11 @@ class AudexModel:
 
 
 def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> AudexModel:
-    """The checkpoint in `root`, its codecs in float32. Raises a `CheckpointError` that names file and reason."""
+    """The checkpoint in `root`, its codecs in float32. Raises a `CheckpointError` that names file and reason.
+
+    With int8 the matrices of a dense language model are int8 and all else is of `wide_dtype`; UnsupportedFeature for a
+    hybrid one.
+    """
     folders = [root / name for name in (AUDIOGEN_FOLDER, FULL_FOLDER) if (root / name / "config.json").is_file()]
     if not folders:
         raise MissingFile(f"{root} has neither {AUDIOGEN_FOLDER} nor {FULL_FOLDER} with a config.json")
@@ -93,7 +99,8 @@ def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> Audex
     lm = load_lm(config, lm_keys(shards[folder.name], tied=config.tie_word_embeddings), device=device, dtype=dtype)
     tower = None
     if FULL_FOLDER in configs and _same_lm(shards, configs):
-        tower = load_tower(root / FULL_FOLDER, shards[FULL_FOLDER], config.hidden_size, device=device, dtype=dtype)
+        wide = wide_dtype(dtype, device)
+        tower = load_tower(root / FULL_FOLDER, shards[FULL_FOLDER], config.hidden_size, device=device, dtype=wide)
     xcodec_folder = find_xcodec(root)
     model = AudexModel(
         lm=lm,
@@ -122,12 +129,30 @@ def load_tokenizer(path: Path, *, vocab_size: int) -> tuple[Tokenizer, TokenSpac
 
 
 def load_lm(config: LMConfig, shards: Mapping[str, Path], *, device: torch.device, dtype: torch.dtype) -> LanguageModel:
-    """The language model of `config` with the tensors listed."""
+    """The language model of `config` with the tensors listed. Raises UnsupportedFeature for int8 where it cannot be."""
+    int8 = dtype == torch.int8
+    if int8 and not isinstance(config, DenseConfig):
+        raise UnsupportedFeature(
+            "int8 is for the dense 2B language model; load the hybrid 30B-A3B in bfloat16", param="dtype"
+        )
+    if int8 and device.type == "cpu":
+        require_whole_products()
     with torch.device("meta"):
         lm = DenseLM(config) if isinstance(config, DenseConfig) else HybridLM(config)
+        if int8:
+            hold_int8(lm)
     source = str(next(iter(shards.values()), Path()).parent)
-    load_strict(lm, read_shards(shards), dtype=lm_dtypes(dtype), device=device, source=source, rules=LM_RULES)
+    tensors = as_int8(read_shards(shards)) if int8 else read_shards(shards)
+    dtypes = lm_dtypes(wide_dtype(dtype, device))
+    load_strict(lm, tensors, dtype=dtypes, device=device, source=source, rules=LM_RULES)
     return lm.eval()
+
+
+def wide_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """The dtype of what is not int8: `dtype` itself unless that is int8."""
+    if dtype != torch.int8:
+        return dtype
+    return torch.float32 if device.type == "cpu" else torch.bfloat16
 
 
 def load_tower(
@@ -152,12 +177,13 @@ def load_tower(
 
 
 def load_speech_decoder(folder: Path, *, device: torch.device) -> SpeechDecoder:
-    """The speech decoder, float32."""
+    """The speech decoder, float32, with the rule of its calls."""
     config = SpeechDecoderConfig.from_dict(read_json(folder / "config.json"), source=f"{folder}/config.json")
     with torch.device("meta"):
         decoder = SpeechDecoder(config)
     path = folder / "model.safetensors"
     load_strict(decoder, read_tensors(path), dtype=torch.float32, device=device, source=str(path))
+    decoder.measure_rule()
     return decoder.eval()
 
 

@@ -7,6 +7,7 @@ look-ahead frames are only peeked at. Everything is float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -15,11 +16,25 @@ from torch import Tensor, nn
 
 from oscine.families.audex.codec_config import SpeechDecoderConfig
 from oscine.families.audex.lanes import LaneKV
-from oscine.layers.rope import rope_table, rotate_interleaved
+from oscine.families.audex.speech_batch import FrameCall, FrameRule, Stretch, measured_frame_rule
+from oscine.layers.exact import in_rows
+from oscine.layers.rope import rotate_interleaved
+from oscine.layers.rows import MIN_ROWS
 
 NORM_EPS = 1e-6
-ROPE_BASE = 10000.0
 FIRST_CAPACITY = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """`frames` to decode, the first of `ids`, after those in `kv`; the rest of `ids` is looked ahead at.
+
+    `ids` holds up to `lookahead_steps` more; frames that are not there count as zeros.
+    """
+
+    ids: Sequence[int]
+    frames: int
+    kv: LaneKV
 
 
 class PlainRMSNorm(nn.Module):
@@ -48,16 +63,11 @@ class DecoderAttention(nn.Module):
         self.c_attn = nn.Linear(dim, 3 * dim, bias=False)
         self.c_proj = nn.Linear(dim, dim, bias=False)
 
-    def forward(self, x: Tensor, rope: Tensor, visible: Tensor | None, layer: int, kv: LaneKV | None) -> Tensor:
-        """x [batch, time, dim] → same shape. `visible` bool [time, key], None for all; `kv` needs a batch of one."""
-        q, k, v = self.c_attn(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        q, k = rotate_interleaved(q, rope).transpose(1, 2), rotate_interleaved(k, rope).transpose(1, 2)
-        v = v.transpose(1, 2)
-        if kv is not None:
-            keys, values = kv.append(layer, k[0], v[0])
-            k, v = keys[None], values[None]
-        out: Tensor = self.c_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2))
-        return out
+    def forward(self, x: Tensor, call: FrameCall, index: int) -> Tensor:
+        """x [1, row, dim] → same shape, in layer `index`."""
+        q, k, v = torch.unflatten(call.product(self.c_attn, x)[0], -1, (3, self.heads, -1)).unbind(1)
+        q, k = rotate_interleaved(q, call.rope), rotate_interleaved(k, call.rope)
+        return call.product(self.c_proj, call.attend(index, q, k, v).flatten(1)[None])
 
 
 class DecoderMLP(nn.Module):
@@ -68,10 +78,9 @@ class DecoderMLP(nn.Module):
         self.fc1 = nn.Linear(dim, 4 * dim, bias=False)
         self.fc2 = nn.Linear(4 * dim, dim, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., dim] → same shape."""
-        out: Tensor = self.fc2(F.silu(self.fc1(x)))
-        return out
+    def forward(self, x: Tensor, call: FrameCall) -> Tensor:
+        """x [1, row, dim] → same shape."""
+        return call.product(self.fc2, in_rows(F.silu, call.product(self.fc1, x)))
 
 
 class DecoderBlock(nn.Module):
@@ -84,10 +93,10 @@ class DecoderBlock(nn.Module):
         self.ffn_norm = PlainRMSNorm(config.hidden_dim)
         self.mlp = DecoderMLP(config.hidden_dim)
 
-    def forward(self, x: Tensor, rope: Tensor, visible: Tensor | None, layer: int, kv: LaneKV | None) -> Tensor:
-        """x [batch, time, dim] → same shape."""
-        x = x + self.att(self.att_norm(x), rope, visible, layer, kv)
-        out: Tensor = x + self.mlp(self.ffn_norm(x))
+    def forward(self, x: Tensor, call: FrameCall, index: int) -> Tensor:
+        """x [1, row, dim] → same shape, as layer `index`."""
+        x = x + self.att(self.att_norm(x), call, index)
+        out: Tensor = x + self.mlp(self.ffn_norm(x), call)
         return out
 
 
@@ -100,18 +109,17 @@ class Backbone(nn.Module):
         self.transformers = nn.ModuleList(DecoderBlock(config) for _ in range(config.depth))
         self.final_layer_norm = PlainRMSNorm(config.hidden_dim)
 
-    def forward(self, x: Tensor, kv: LaneKV | None = None) -> Tensor:
-        """x [batch, time, dim], the frames after those in `kv` → same shape; `kv` takes them in."""
-        time, start = x.shape[1], kv.length if kv else 0
-        positions = torch.arange(start, start + time, device=x.device)
-        rope = rope_table(positions, self.head_dim, ROPE_BASE)
-        visible = None if time == 1 else torch.arange(start + time, device=x.device) <= positions[:, None]
-        if kv is not None:
-            kv.reserve(start + time)
-        for layer, block in enumerate(self.transformers):
-            x = block(x, rope, visible, layer, kv)
-        if kv is not None:
-            kv.length += time
+    def forward(self, x: Tensor) -> Tensor:
+        """Whole streams x [batch, time, dim] → same shape."""
+        stretches = [Stretch(frames=x.shape[1]) for _ in x]
+        call = FrameCall(stretches, [x.shape[0] * x.shape[1]], head_dim=self.head_dim, like=x)
+        return self.run(x.flatten(0, 1)[None], call).view(x.shape)
+
+    def run(self, x: Tensor, call: FrameCall) -> Tensor:
+        """The rows of a call x [1, row, dim] → same shape; its streams move on."""
+        for index, block in enumerate(self.transformers):
+            x = block(x, call, index)
+        call.finish()
         out: Tensor = self.final_layer_norm(x)
         return out
 
@@ -123,10 +131,10 @@ class WaveHead(nn.Module):
         super().__init__()
         self.proj = nn.Linear(dim, hop_length, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x [batch, time, dim] → [batch, time * hop_length]."""
-        out: Tensor = self.proj(x).tanh().flatten(1)
-        return out
+    def forward(self, x: Tensor, call: FrameCall | None = None) -> Tensor:
+        """x [batch, time, dim] → [batch, time * hop_length]; the product in the sizes of `call`, if there is one."""
+        rows = call.product(self.proj, x) if call else self.proj(x)
+        return in_rows(torch.tanh, rows).flatten(1)
 
 
 class DecoderModule(nn.Module):
@@ -173,13 +181,19 @@ class TokenEmbedder(nn.Module):
 
 
 class SpeechDecoder(nn.Module):
-    """Tokens to samples; `SpeechSession` streams it."""
+    """Tokens to samples; `SpeechSession` streams it. `rule` says in which calls a stream's result is its own."""
 
     def __init__(self, config: SpeechDecoderConfig) -> None:
         super().__init__()
         self.config = config
+        self.rule = FrameRule()
         self.audex_speech_token_embedder = TokenEmbedder(config)
         self.module = DecoderModule(config)
+
+    def measure_rule(self) -> None:
+        """Sets `rule` to what holds on this machine for the weights as they are now."""
+        layers = [layer for layer in self.module.backbone.modules() if isinstance(layer, nn.Linear)]
+        self.rule = measured_frame_rule([*layers, self.module.head.proj])
 
     def project(self, ids: Tensor) -> Tensor:
         """ids int64 [batch, frame] → what the look-ahead reads [batch, frame, dim]. ValueError for an id too large."""
@@ -211,16 +225,36 @@ class SpeechDecoder(nn.Module):
         config = self.config
         return 2 * 2 * num_frames * config.depth * config.hidden_dim * self.module.fc_post_a.weight.element_size()
 
-    def decode_chunk(self, ids: Sequence[int], num_frames: int, kv: LaneKV) -> Tensor:
-        """Samples [sample] of the first `num_frames` of `ids`, the frames after those in `kv`.
+    def decode(self, chunks: Sequence[Chunk]) -> list[Tensor]:
+        """Samples [sample] of the next chunk of each of several streams, bit for bit those of a call of its own."""
+        made: list[Tensor] = [torch.empty(0)] * len(chunks)
+        for many in (False, True):
+            places = [place for place, chunk in enumerate(chunks) if (chunk.frames >= MIN_ROWS) is many]
+            if places:
+                for place, samples in zip(places, self._decode([chunks[i] for i in places], many), strict=True):
+                    made[place] = samples
+        return made
 
-        The rest of `ids`, up to `lookahead_steps`, is peeked at; frames that are not there count as zeros.
-        """
-        device = self.module.fc_post_a.weight.device
-        seen = torch.tensor([list(ids[: num_frames + self.config.lookahead_steps])], device=device)
-        x = self.module.look_ahead(self.project(seen), num_frames)
-        out: Tensor = self.module.head(self.module.backbone(x, kv))[0]
-        return out
+    def _decode(self, chunks: Sequence[Chunk], many: bool) -> Sequence[Tensor]:
+        """`decode` for chunks that are all of few frames, or all of many."""
+        x = torch.cat([self._looked_ahead(chunk) for chunk in chunks])
+        stretches = [Stretch(frames=chunk.frames, kv=chunk.kv) for chunk in chunks]
+        call = FrameCall(
+            stretches, self.rule.sizes(len(x), many=many), head_dim=self.config.pos_meb_dim, like=self._weight
+        )
+        rows = self.module.backbone.run(F.pad(x, (0, 0, 0, call.padding))[None], call)
+        samples: Tensor = self.module.head(rows, call)[0, : len(x) * self.config.hop_length]
+        return torch.split(samples, [chunk.frames * self.config.hop_length for chunk in chunks])
+
+    def _looked_ahead(self, chunk: Chunk) -> Tensor:
+        """What the backbone reads of a chunk [frame, dim]; in shapes that depend on the chunk alone."""
+        ids = list(chunk.ids[: chunk.frames + self.config.lookahead_steps])
+        seen = torch.tensor([ids], device=self._weight.device)
+        return self.module.look_ahead(self.project(seen), chunk.frames)[0]
+
+    @property
+    def _weight(self) -> Tensor:
+        return self.module.fc_post_a.weight
 
 
 class SpeechSession:
@@ -233,31 +267,38 @@ class SpeechSession:
     def __init__(self, decoder: SpeechDecoder, chunk_frames: int | None = None) -> None:
         if chunk_frames is not None and chunk_frames < 1:
             raise ValueError(f"chunk_frames must be at least 1, got {chunk_frames}")
-        self._decoder = decoder
+        self.decoder = decoder
         self._chunk_frames = chunk_frames
         self.reset()
 
     def reset(self) -> None:
         """Back to an empty stream."""
-        self._kv = self._decoder.new_kv()
+        self._kv = self.decoder.new_kv()
         self._waiting: list[int] = []
 
     def push(self, ids: Sequence[int]) -> list[Tensor]:
         """Adds frames; the chunks [sample] they complete, maybe none."""
-        self._waiting.extend(ids)
         chunks = []
-        while (ready := len(self._waiting) - self._decoder.config.lookahead_steps) >= (self._chunk_frames or 1):
-            chunks.append(self._decode(self._chunk_frames or ready))
+        while chunk := self.take(ids):
+            chunks += self.decoder.decode([chunk])
+            ids = ()
         return chunks
+
+    def take(self, ids: Sequence[int]) -> Chunk | None:
+        """Adds frames and takes out the next chunk they complete; it is to be decoded before the next is taken."""
+        self._waiting.extend(ids)
+        ready = len(self._waiting) - self.decoder.config.lookahead_steps
+        return self._chunk(self._chunk_frames or ready) if ready >= (self._chunk_frames or 1) else None
 
     def flush(self) -> list[Tensor]:
         """The chunks of the frames held back; the stream may go on after it."""
         chunks = []
         while self._waiting:
-            chunks.append(self._decode(min(self._chunk_frames or len(self._waiting), len(self._waiting))))
+            frames = min(self._chunk_frames or len(self._waiting), len(self._waiting))
+            chunks += self.decoder.decode([self._chunk(frames)])
         return chunks
 
-    def _decode(self, num_frames: int) -> Tensor:
-        samples = self._decoder.decode_chunk(self._waiting, num_frames, self._kv)
-        del self._waiting[:num_frames]
-        return samples
+    def _chunk(self, frames: int) -> Chunk:
+        chunk = Chunk(ids=tuple(self._waiting), frames=frames, kv=self._kv)
+        del self._waiting[:frames]
+        return chunk

@@ -128,6 +128,10 @@ class AudexStepModel:
         """Drops the job's lanes."""
         self._slots.pop(job.id, None)
 
+    def head_bytes(self, output: Output) -> int:
+        """Weights that the head of an output reads each step."""
+        return self._heads[output].num_bytes
+
     def _stops(self, job: LMJob) -> frozenset[int]:
         tokens = self._model.tokens
         ends = {"speech": (tokens.speechgen_end,), "sound": (tokens.audiogen_end,), "text": ()}

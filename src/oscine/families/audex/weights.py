@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from oscine.checkpoint.config import read_json
 from oscine.checkpoint.weights import DtypePolicy, WeightRules, read_tensors
-from oscine.errors import ConfigMismatch, MissingFile
+from oscine.errors import ConfigMismatch, MissingFile, WeightMismatch
+from oscine.layers.int8 import quantized
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
@@ -21,6 +22,9 @@ LM_RULES = WeightRules(
     drop_suffixes=("rotary_emb.inv_freq",), rename=((r"^model\.embeddings\.", "model.embed_tokens."),)
 )
 """A saved rotary table is not needed; some writers call the embedding otherwise. All else is read as it is."""
+
+INT8_SUFFIXES = (*(f".{kind}_proj.weight" for kind in ("q", "k", "v", "o", "up", "down")), "lm_head.weight")
+"""Matrices of the dense model that int8 is for; the table of embeddings, of which a step reads a row, stays wide."""
 
 XCODEC_KEPT = ("quantizer.quantizers.", "fc2.", "acoustic_decoder.")
 XCODEC_DROPPED = ("acoustic_encoder.", "encoder_semantic.", "decoder_semantic.", "semantic_model.", "fc.", "fc1.")
@@ -63,13 +67,26 @@ def read_shards(shards: Mapping[str, Path]) -> Iterator[tuple[str, Tensor]]:
 
 
 def lm_dtypes(dtype: torch.dtype) -> DtypePolicy:
-    """The dtype of each parameter of a language model: the router and the state recurrence stay float32."""
+    """The dtype of each parameter of a language model: router, state recurrence and int8 scales stay float32."""
 
     def policy(name: str) -> torch.dtype:
-        wide = ".mixer.gate." in name or name.endswith((".mixer.A_log", ".mixer.D", ".mixer.dt_bias"))
+        wide = ".mixer.gate." in name or name.endswith((".mixer.A_log", ".mixer.D", ".mixer.dt_bias", ".scale"))
         return torch.float32 if wide else dtype
 
     return policy
+
+
+def as_int8(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors with each matrix of `INT8_SUFFIXES` as its int8 `weight` and `scale`. Raises WeightMismatch."""
+    for key, tensor in tensors:
+        if not (key.endswith(INT8_SUFFIXES) and tensor.dim() == 2):
+            yield key, tensor
+            continue
+        if not tensor.isfinite().all():
+            raise WeightMismatch(f"{key} holds NaN or infinite values, which int8 cannot")
+        matrix = quantized(tensor)
+        yield key, matrix.weight
+        yield key.removesuffix("weight") + "scale", matrix.scale
 
 
 def xcodec_tensors(path: Path, num_codebooks: int) -> Iterator[tuple[str, Tensor]]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from oscine.families.audio8.codec_layers import StreamState
 from oscine.layers.mlp import SwiGLU
 from oscine.layers.norm import RMSNorm
-from oscine.layers.rope import rope_table, rotate_interleaved
+from oscine.layers.rope import factors, rope_table, spread_interleaved, turn_interleaved
 
 NORM_EPS = 1e-5
 ROPE_BASE = 10000.0
@@ -35,19 +35,16 @@ class WindowAttention(nn.Module):
         super().__init__()
         self.wqkv = nn.Linear(dim, (num_heads + 2 * num_kv_heads) * head_dim, bias=False)
         self.wo = nn.Linear(num_heads * head_dim, dim, bias=False)
-        self.heads = (num_heads, num_kv_heads, num_kv_heads)
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.head_dim = head_dim
         self.window = window
 
     def forward(self, x: Tensor, table: Tensor, state: StreamState | None = None) -> Tensor:
-        """x [batch, time, dim], rope table of its absolute positions → same shape as x."""
-        qkv = self.wqkv(x).unflatten(-1, (-1, self.head_dim))
-        q, k, v = qkv.split(self.heads, dim=2)
-        q, k, v = (
-            rotate_interleaved(q, table).transpose(1, 2),
-            rotate_interleaved(k, table).transpose(1, 2),
-            v.transpose(1, 2),
-        )
+        """x [batch, time, dim], spread rope table of its absolute positions → same shape as x."""
+        heads = torch.unflatten(self.wqkv(x), -1, (-1, self.head_dim))
+        turned, v = heads.split_with_sizes((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=2)
+        q, k = turn_interleaved(turned, *factors(table)).split_with_sizes((self.num_heads, self.num_kv_heads), dim=2)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         y = self._whole(q, k, v) if state is None else self._piece(q, k, v, state)
         out: Tensor = self.wo(y.transpose(1, 2).flatten(2))
         return out
@@ -132,7 +129,7 @@ class WindowTransformer(nn.Module):
         length = x.shape[-1]
         start = 0 if state is None else state.positions.get(self, 0)
         positions = torch.arange(start, start + length, device=x.device)
-        table = rope_table(positions, self.head_dim, ROPE_BASE, round_to=torch.bfloat16)
+        table = spread_interleaved(rope_table(positions, self.head_dim, ROPE_BASE, round_to=torch.bfloat16))
         y = x.transpose(1, 2)
         for layer in self.layers:
             y = layer(y, table, state)

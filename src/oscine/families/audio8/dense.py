@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.layers.mlp import SwiGLU
-from oscine.layers.norm import RMSNorm
-from oscine.layers.rope import rope_table, rotate_interleaved
+from oscine.layers.norm import RMSNorm, rms_norm
+from oscine.layers.rope import factors, rope_table, spread_interleaved, turn_interleaved
 
 Attend = Callable[[Tensor, Tensor], Tensor]
 """(queries [row, time, head, head_dim], keys and values [row, time, 2 * kv_head, head_dim]) → [row, time, dim]."""
@@ -61,24 +61,31 @@ def attend_directly(kv_heads: int, mask: Tensor | None) -> Attend:
 
 
 class RopeTable:
-    """Rows of a rotary table by position; made on first use for each device, so a meta-built module loses nothing."""
+    """Rows of a rotary table by position; made on first use for each device, so a meta-built module loses nothing.
 
-    def __init__(self, length: int, head_dim: int, base: float, round_to: torch.dtype | None) -> None:
+    Rows are [head_dim / 2, 2] as `rope_table` makes them, or [2, head_dim] as `turn_interleaved` takes them (`spread`).
+    """
+
+    def __init__(
+        self, length: int, head_dim: int, base: float, round_to: torch.dtype | None, *, spread: bool = False
+    ) -> None:
         self.length = length
         self.head_dim = head_dim
         self.base = base
         self.round_to = round_to
+        self.spread = spread
         self._tables: dict[torch.device, Tensor] = {}
 
     def on(self, device: torch.device) -> Tensor:
-        """The whole table, float32 [length, head_dim / 2, 2]."""
+        """The whole table, float32 [length, ...]."""
         if device not in self._tables:
             positions = torch.arange(self.length, device=device)
-            self._tables[device] = rope_table(positions, self.head_dim, self.base, round_to=self.round_to)
+            table = rope_table(positions, self.head_dim, self.base, round_to=self.round_to)
+            self._tables[device] = spread_interleaved(table) if self.spread else table
         return self._tables[device]
 
     def __call__(self, positions: Tensor) -> Tensor:
-        """positions int64 [...], below `length` → float32 [..., head_dim / 2, 2]."""
+        """positions int64 [...], below `length` → float32 [..., ...], the row of each."""
         return self.on(positions.device)[positions]
 
 
@@ -106,16 +113,23 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(head_dim, eps) if qk_norm else None
         self.k_norm = RMSNorm(head_dim, eps) if qk_norm else None
 
+    def gains(self) -> Tensor:
+        """Weights of the norms of queries and keys, one row a head [head + kv_head, head_dim]; there must be norms."""
+        assert self.q_norm is not None
+        assert self.k_norm is not None
+        weights = [self.q_norm.weight.expand(self.num_heads, -1), self.k_norm.weight.expand(self.num_kv_heads, -1)]
+        return torch.cat(weights)
+
     def forward(self, x: Tensor, table: Tensor, attend: Attend) -> Tensor:
-        """x [row, time, dim], table of its positions → same shape as x."""
+        """x [row, time, dim], spread table of its positions → same shape as x."""
+        num_heads, num_kv_heads = self.num_heads, self.num_kv_heads
         heads = torch.unflatten(self.wqkv(x), -1, (-1, self.head_dim))
-        turned, v = torch.split(heads, [self.num_heads + self.num_kv_heads, self.num_kv_heads], dim=-2)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = torch.split(turned, [self.num_heads, self.num_kv_heads], dim=-2)
-            turned = torch.cat([self.q_norm(q), self.k_norm(k)], dim=-2)
-        turned = rotate_interleaved(turned, table)
-        q, k = torch.split(turned, [self.num_heads, self.num_kv_heads], dim=-2)
-        out: Tensor = self.wo(attend(q, torch.cat([k, v], dim=-2)))
+        turned = heads.narrow(-2, 0, num_heads + num_kv_heads)
+        if self.q_norm is not None:
+            turned = rms_norm(turned, self.gains(), self.q_norm.eps)
+        turned = turn_interleaved(turned, *factors(table))
+        k, v = turned.narrow(-2, num_heads, num_kv_heads), heads.narrow(-2, num_heads + num_kv_heads, num_kv_heads)
+        out: Tensor = self.wo(attend(turned.narrow(-2, 0, num_heads), torch.cat([k, v], dim=-2)))
         return out
 
 

@@ -38,7 +38,7 @@ Codes = npt.NDArray[np.int64]
 PIECE_WEIGHT = 150
 """Longest piece in `speech_weight` units: the publishers advise at most 150 characters (AUDIO8 spec, 5)."""
 
-CHUNK_SIZES = (2, 4, 8, 16)
+CHUNK_SIZES = (2, 4, 8, 16, 32)
 """Frames of a job's decoder calls: the first audio leaves after two frames, later runs are long enough to be fast."""
 
 SUSPECT_S, FAIL_S, MAX_PERIOD_S, HOLD_S = 0.6, 2.5, 2.0, 3.6

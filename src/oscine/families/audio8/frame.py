@@ -10,7 +10,8 @@ from torch import Tensor
 
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.sampling import draw, draw_semantic
+from oscine.families.audio8.sampling import Cuts, cuts, pick, rank, replace_repeats
+from oscine.layers.exact import VECTOR_LOOP
 
 
 def noise_size(config: LMConfig) -> int:
@@ -24,7 +25,8 @@ class SamplingRows:
 
     temperature float32 (0: the best candidate), top_k int64, top_p float32, ras bool, all [row]; recent int64
     [row, window], -1 where empty; noise float32 [row, noise_size]; end_allowed bool [row], or None when it is for all.
-    `greedy`: no row draws, so noise and cuts are left out (with the same outcome).
+    `best`: no more than so many of the best ids can be drawn, in any row (None: all). `greedy`: no row draws, so noise
+    and cuts are left out (with the same outcome).
     """
 
     temperature: Tensor
@@ -34,6 +36,7 @@ class SamplingRows:
     recent: Tensor
     noise: Tensor
     end_allowed: Tensor | None
+    best: int | None
     greedy: bool
 
 
@@ -55,40 +58,44 @@ class FrameDrawer:
         to be thrown away), the rest the codes. `parts` as in `DualAR.fast_frame`.
         """
         logits = self.model.compact_logits(final)
-        finite = [logits.isfinite().all(dim=-1)]
+        size = logits.shape[-1] - 1  # of a codebook; the semantic logits also hold the end of speech
+        zeros = [_zero_if_finite(logits)]
         if rows.end_allowed is not None:
             logits[:, -1].masked_fill_(~rows.end_allowed, float("-inf"))
-        semantic = self._semantic(logits, rows)
+        cut = None if rows.greedy else _cuts(rows, size + 1)
+        semantic = logits.argmax(dim=-1) if cut is None else self._semantic(logits, rows, cut)
 
         def choose(index: int, logits: Tensor) -> Tensor:
-            finite.append(logits.isfinite().all(dim=-1))
-            return self._residual(index, logits, rows)
+            zeros.append(_zero_if_finite(logits))
+            if cut is None:
+                return logits.argmax(dim=-1)
+            noise = rows.noise.narrow(1, 2 * (size + 1) + (index - 1) * size, size)
+            return pick(rank(logits, cut.count), noise, cut)
 
         codes = self.model.fast_frame(fast_hidden, semantic, choose, parts=parts)
-        return torch.cat([torch.stack(finite).all(dim=0)[:, None], semantic[:, None], codes], dim=1)
+        finite = torch.stack(zeros).sum(dim=0) == 0
+        return torch.cat([finite[:, None], semantic[:, None], codes], dim=1)
 
-    def _semantic(self, logits: Tensor, rows: SamplingRows) -> Tensor:
-        if rows.greedy:
-            return logits.argmax(dim=-1)
-        size = logits.shape[-1]
-        return draw_semantic(
-            logits,
-            rows.noise[:, :size],
-            rows.noise[:, size : 2 * size],
-            rows.recent,
-            temperature=rows.temperature,
-            top_k=rows.top_k,
-            top_p=rows.top_p,
-            ras_temperature=self._ras_temperature,
-            ras_top_p=self._ras_top_p,
-            num_semantic_ids=size - 1,
-            ras=rows.ras,
+    def _semantic(self, logits: Tensor, rows: SamplingRows, cut: Cuts) -> Tensor:
+        size, ranking = logits.shape[-1], rank(logits, cut.count)
+        drawn = pick(ranking, rows.noise.narrow(1, 0, size), cut)
+        if rows.recent.shape[-1] == 0:
+            return drawn
+        again = pick(ranking, rows.noise.narrow(1, size, size), self._high_cuts(rows, cut.count))
+        return replace_repeats(drawn, again, rows.recent, size - 1, rows.ras)
+
+    def _high_cuts(self, rows: SamplingRows, count: int) -> Cuts:
+        return cuts(
+            count, rows.top_k.device, top_k=rows.top_k, top_p=self._ras_top_p, temperature=self._ras_temperature
         )
 
-    def _residual(self, index: int, logits: Tensor, rows: SamplingRows) -> Tensor:
-        if rows.greedy:
-            return logits.argmax(dim=-1)
-        size = logits.shape[-1]
-        start = 2 * (size + 1) + (index - 1) * size
-        noise = rows.noise[:, start : start + size]
-        return draw(logits, noise, temperature=rows.temperature, top_k=rows.top_k, top_p=rows.top_p)
+
+def _cuts(rows: SamplingRows, size: int) -> Cuts:
+    """The rows' cuts, for whole rounds of a vectorised loop over ranks, `size` of them at most."""
+    count = size if rows.best is None else min(size, -(-rows.best // VECTOR_LOOP) * VECTOR_LOOP)
+    return cuts(count, rows.top_k.device, top_k=rows.top_k, top_p=rows.top_p, temperature=rows.temperature)
+
+
+def _zero_if_finite(logits: Tensor) -> Tensor:
+    """0 for a row of logits [row, id] without NaN and infinities, else NaN → [row]."""
+    return (logits * 0).sum(dim=-1)

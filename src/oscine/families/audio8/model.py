@@ -26,9 +26,11 @@ from oscine.families.audio8.dense import (
     attend_directly,
     grouped_attention,
 )
+from oscine.families.audio8.flat import FlatBlock, flat_attention
 from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
 from oscine.layers.embedding import Embedding
 from oscine.layers.norm import RMSNorm
+from oscine.layers.rope import factors
 
 Choose = Callable[[int, Tensor], Tensor]
 """(codebook i in 1..C-1, its logits float32 [row, N]) → ids int64 [row]."""
@@ -67,10 +69,14 @@ class DualAR(nn.Module):
         self.fast_layers = nn.ModuleList(_fast_block(config) for _ in range(config.n_fast_layer))
         self.fast_norm = RMSNorm(config.fast_dim, config.norm_eps)
         self.fast_output = nn.Linear(config.fast_dim, config.codebook_size, bias=False)
-        rounding = torch.bfloat16 if config.hybrid is None else None
-        self.slow_rope = RopeTable(config.max_seq_len, config.head_dim, config.rope_base, rounding)
-        self.fast_rope = RopeTable(config.num_codebooks, config.fast_head_dim, config.rope_base, torch.bfloat16)
+        is_dense = config.hybrid is None
+        rounding = torch.bfloat16 if is_dense else None
+        self.slow_rope = RopeTable(config.max_seq_len, config.head_dim, config.rope_base, rounding, spread=is_dense)
+        self.fast_rope = RopeTable(
+            config.num_codebooks, config.fast_head_dim, config.rope_base, torch.bfloat16, spread=True
+        )
         self._compact_head: Tensor | None = None
+        self._flat: dict[str, list[FlatBlock]] = {}
 
     @property
     def dtype(self) -> torch.dtype:
@@ -143,15 +149,31 @@ class DualAR(nn.Module):
         plan = cache.kv.plan(positions, rows, width)
         visible = torch.arange(width, device=columns.device) <= positions[..., None]
         mask = additive_mask(visible, self.dtype)
+        embedded = self.embed(columns)
 
         def attend(layer: int, q: Tensor, kv: Tensor) -> Tensor:
             return grouped_attention(q, *cache.kv.append(layer, kv, plan), mask)
 
-        hidden = self._stack(
-            self.embed(columns), positions, attend, lambda layer: cache.mixer_state(layer, rows), None
-        )[:, -1]
+        def attend_flat(layer: int, q: Tensor, kv: Tensor) -> Tensor:
+            return flat_attention(q, *cache.kv.append(layer, kv, plan), mask)
+
+        if config.hybrid is None:
+            x, (cos, sin) = embedded.flatten(0, 1), factors(self.slow_rope(positions.flatten()))
+            for layer, block in enumerate(self._flat_blocks("layers")):
+                x = block(x, cos, sin, attend_flat, layer)
+            hidden = x.view_as(embedded)[:, -1]
+        else:
+            hidden = self._stack(embedded, positions, attend, lambda layer: cache.mixer_state(layer, rows), None)[:, -1]
         final = self.final_norm(hidden)
         return final, final if config.norm_fastlayer_input or config.hybrid is not None else hidden
+
+    def _flat_blocks(self, name: str) -> list[FlatBlock]:
+        """The blocks of `layers` or `fast_layers` for decoding (made once)."""
+        blocks = self._flat.get(name)
+        if blocks is None or blocks[0].attention_norm.device != self.device:
+            layers = [layer for layer in self.get_submodule(name).children() if isinstance(layer, Block)]
+            blocks = self._flat[name] = [FlatBlock.of(layer) for layer in layers]
+        return blocks
 
     def final_norm(self, hidden: Tensor) -> Tensor:
         """The norm after the slow stack; hidden [..., dim]."""
@@ -229,11 +251,10 @@ class DualAR(nn.Module):
 
     def fast_stack(self, x: Tensor) -> Tensor:
         """All fast layers, norm and head over x [row, position, fast_dim] from position 0 → float32 [..., N]."""
-        order = torch.arange(x.shape[1], device=x.device)
-        mask = additive_mask((order[None, :] <= order[:, None])[None], x.dtype)
-        attend = attend_directly(self.config.fast_n_local_heads, mask)
+        attend = attend_directly(self.config.fast_n_local_heads, _causal_mask(x.shape[1], x))
+        table = self.fast_rope.on(x.device)[: x.shape[1]]
         for layer in self.fast_layers:
-            x = layer(x, self.fast_rope(order)[None], attend)
+            x = layer(x, table, attend)
         return self._fast_logits(x)
 
     def project_for_fast(self, hidden: Tensor) -> Tensor:
@@ -252,20 +273,28 @@ class DualAR(nn.Module):
 
         memory [layer, row, 2 * kv_head, C, head_dim]; several positions at once only from position 0.
         """
-        end = position + x.shape[1]
-        kv_heads = self.config.fast_n_local_heads
-        table = self.fast_rope.on(x.device)[position:end]
-        order = torch.arange(end, device=x.device)
-        mask = additive_mask((order[None, :] <= order[:, None])[None], x.dtype) if position == 0 else None
+        rows, time = x.shape[:2]
+        end = position + time
+        table = self.fast_rope.on(x.device).narrow(0, position, time)
+        cos, sin = factors(table if time == 1 else table.repeat(rows, 1, 1))
+        mask = _causal_mask(end, x) if position == 0 else None
 
         def attend(layer: int, q: Tensor, kv: Tensor) -> Tensor:
-            memory[layer, :, :, position:end] = kv.transpose(1, 2)
-            seen = memory[layer, :, :, :end]
-            return grouped_attention(q, seen[:, :kv_heads], seen[:, kv_heads:], mask)
+            own = memory[layer]
+            own.narrow(2, position, time).copy_(torch.unflatten(kv, 0, (rows, time)).transpose(1, 2))
+            keys, values = own.narrow(2, 0, end).chunk(2, dim=1)
+            return flat_attention(q, keys, values, mask)
 
-        for index, layer in enumerate(self.fast_layers):
-            x = layer(x, table, _for_layer(attend, index))
-        return x[:, -1]
+        flat = x.flatten(0, 1)
+        for layer, block in enumerate(self._flat_blocks("fast_layers")):
+            flat = block(flat, cos, sin, attend, layer)
+        return flat.view_as(x)[:, -1]
+
+
+def _causal_mask(length: int, like: Tensor) -> Tensor:
+    """Additive mask [1, 1, length, length] in the dtype of `like`."""
+    order = torch.arange(length, device=like.device)
+    return additive_mask((order[None, :] <= order[:, None])[None], like.dtype)
 
 
 def _for_layer(attend: LayerAttend, index: int) -> Callable[[Tensor, Tensor], Tensor]:

@@ -89,8 +89,8 @@ class DecodeRows:
         if self._drawn is not self._tensors["noise"]:
             self._tensors["noise"][rows].copy_(self._drawn[rows], non_blocking=True)
 
-    def sampling(self, rows: slice, *, end_allowed: Tensor | None, greedy: bool) -> SamplingRows:
-        """The view of `rows` that drawing a frame takes."""
+    def sampling(self, rows: slice, *, end_allowed: Tensor | None, best: int | None, greedy: bool) -> SamplingRows:
+        """The view of `rows` that drawing a frame takes; the other arguments as in `SamplingRows`."""
         part = {name: tensor[rows] for name, tensor in self._tensors.items()}
         return SamplingRows(
             temperature=part["temperature"],
@@ -100,6 +100,7 @@ class DecodeRows:
             recent=part["recent"],
             noise=part["noise"],
             end_allowed=end_allowed,
+            best=best,
             greedy=greedy,
         )
 

@@ -1,8 +1,9 @@
 """Drawing codes from logits (AUDIO8 spec, section 7): top-k and top-p on RAW logits, then temperature, then a race.
 
-Two layers: the functions of the spec, which draw their own noise, and pure ones that take it as an argument and do a
-whole batch in one pass (`draw`, `draw_semantic`). Where a scalar is accepted, a tensor [row] is too. Nothing here
-waits for the device.
+Two layers: the functions of the spec, which draw their own noise and work id by id, and pure ones that take the noise
+as an argument, do a whole batch in one pass, and work on the best ids only (`draw`, `draw_semantic`, or `rank` and
+`pick` for many draws with the same `Cuts`). Where a scalar is accepted, a tensor [row] is too. Nothing here waits for
+the device.
 """
 
 from __future__ import annotations
@@ -24,35 +25,71 @@ PerRow = float | int | Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """Logits [row, id] sorted once, for cuts with several parameters.
+    """The best ids of logits [row, id], in descending order; made once, for draws with several parameters.
 
-    `order` is the id at each rank (ties: lower id first), `cumulative` float32 the probability up to and with it.
+    All [row, rank]: `order` the id at each rank (ties: lower id first), `scores` float32 its logit, `cumulative` the
+    probability, among all ids, up to and with it.
     """
 
-    logits: Tensor
     order: Tensor
+    scores: Tensor
     cumulative: Tensor
 
 
-def rank(logits: Tensor) -> Ranking:
-    """Sorts logits [row, id] in descending order."""
-    ordered, order = logits.float().sort(dim=-1, descending=True, stable=True)
-    return Ranking(logits=logits, order=order, cumulative=ordered.softmax(dim=-1).cumsum(dim=-1))
+def rank(logits: Tensor, count: int | None = None) -> Ranking:
+    """The best `count` ids of logits [row, id] (None: all)."""
+    logits = logits.float()
+    if count is None or count >= logits.shape[-1]:
+        order = logits.sort(dim=-1, descending=True, stable=True)[1]
+    else:
+        order = _best(logits, count)
+    cumulative = logits.softmax(dim=-1).gather(-1, order).cumsum(dim=-1)
+    return Ranking(order=order, scores=logits.gather(-1, order), cumulative=cumulative)
 
 
-def cut(ranking: Ranking, top_k: PerRow, top_p: PerRow) -> Tensor:
-    """The logits with everything that top-k or top-p removes set to -inf.
+def _best(logits: Tensor, count: int) -> Tensor:
+    """The first `count` ids of a stable descending sort of float32 logits [row, id] → int64 [row, count].
+
+    Whole numbers that stand for (logit, id) have no ties, about which `topk` makes no promise: the bits of a positive
+    float are ordered as the number is, those of a negative one the other way round.
+    """
+    bits = (logits + 0.0).view(torch.int32)  # the sum makes -0 the 0 it is equal to
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    before = torch.arange(logits.shape[-1] - 1, -1, -1, device=logits.device)
+    return torch.add(before, ordered, alpha=2**32).topk(count, dim=-1)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cuts:
+    """What top-k, top-p and temperature do to ranks, the same for all draws of a frame.
+
+    `limit` [row or 1, rank]: a rank goes when its inclusive cumulative probability exceeds this; `temperature`
+    [row or 1, 1], which is 1 for a cold row: there all ranks but the first are cut.
+    """
+
+    limit: Tensor
+    temperature: Tensor
+
+    @property
+    def count(self) -> int:
+        """Ranks there are."""
+        return self.limit.shape[-1]
+
+
+def cuts(count: int, device: torch.device, *, top_k: PerRow, top_p: PerRow, temperature: PerRow = 1.0) -> Cuts:
+    """The cuts for the first `count` ranks.
 
     Rank r goes when its inclusive cumulative probability exceeds top_p, or r >= top_k; rank 0 always stays.
     top_k <= 0 and top_p >= 1 cut nothing, even where rounding carries the sum above 1.
     """
-    device = ranking.logits.device
     k, p = _column(top_k, device, torch.long), _column(top_p, device, torch.float32)
-    ranks = torch.arange(ranking.order.shape[-1], device=device)
-    removed = ((ranks >= k) & (k > 0)) | ((ranking.cumulative > p) & (p < 1))
-    removed = removed & (ranks > 0)
-    by_id = torch.zeros_like(removed).scatter(-1, ranking.order, removed)
-    return ranking.logits.masked_fill(by_id, float("-inf"))
+    heat = _column(temperature, device, torch.float32)
+    cold = heat < SAMPLING_EPS
+    ranks = torch.arange(count, device=device)
+    limit = torch.where(p < 1, p, float("inf"))
+    limit = torch.where(((ranks >= k) & (k > 0)) | cold, -1.0, limit)
+    limit[:, 0] = float("inf")
+    return Cuts(limit=limit, temperature=torch.where(cold, 1.0, heat))
 
 
 def race(scores: Tensor, uniform: Tensor) -> Tensor:
@@ -66,7 +103,18 @@ def race(scores: Tensor, uniform: Tensor) -> Tensor:
 
 def draw(logits: Tensor, uniform: Tensor, *, temperature: PerRow, top_k: PerRow, top_p: PerRow) -> Tensor:
     """One id a row with given noise [row, id]; rows whose temperature is below SAMPLING_EPS get the best → [row]."""
-    return _draw_ranked(rank(logits), uniform, temperature, top_k, top_p)
+    cut = cuts(logits.shape[-1], logits.device, top_k=top_k, top_p=top_p, temperature=temperature)
+    return pick(rank(logits), uniform, cut)
+
+
+def pick(ranking: Ranking, uniform: Tensor, cut: Cuts) -> Tensor:
+    """One id a row with given noise [row, id] for all ids: a race between the ranks that are not cut → [row].
+
+    The cuts may go on behind the last rank of the ranking.
+    """
+    removed = ranking.cumulative > cut.limit.narrow(-1, 0, ranking.order.shape[-1])
+    left = ranking.scores.masked_fill(removed, float("-inf")) / cut.temperature
+    return ranking.order.gather(-1, race(left, uniform.gather(-1, ranking.order))[:, None]).squeeze(-1)
 
 
 def draw_semantic(
@@ -87,14 +135,15 @@ def draw_semantic(
 
     Ids from `num_semantic_ids` on (end of speech) never give way. `ras` bool [row] switches the rule off where False.
     """
-    ranking = rank(logits)
-    normal = _draw_ranked(ranking, normal_uniform, temperature, top_k, top_p)
-    high = _draw_ranked(ranking, high_uniform, ras_temperature, top_k, ras_top_p)
-    return _replace_repeats(normal, high, recent, num_semantic_ids, ras)
+    ranking, size = rank(logits), logits.shape[-1]
+    normal = cuts(size, logits.device, top_k=top_k, top_p=top_p, temperature=temperature)
+    high = cuts(size, logits.device, top_k=top_k, top_p=ras_top_p, temperature=ras_temperature)
+    drawn, again = pick(ranking, normal_uniform, normal), pick(ranking, high_uniform, high)
+    return replace_repeats(drawn, again, recent, num_semantic_ids, ras)
 
 
 def filter_top_k_top_p(logits: Tensor, top_k: PerRow, top_p: PerRow) -> Tensor:
-    """Logits [row, id] with removed entries at -inf, the others unchanged; see `cut` for the rule.
+    """Logits [row, id] with removed entries at -inf, the others unchanged; see `cuts` for the rule.
 
     Raises ValueError if logits is not 2-D.
     """
@@ -102,7 +151,10 @@ def filter_top_k_top_p(logits: Tensor, top_k: PerRow, top_p: PerRow) -> Tensor:
         raise ValueError(f"logits must be [row, id], got shape {list(logits.shape)}")
     if _cuts_nothing(top_k, top_p):
         return logits
-    return cut(rank(logits), top_k, top_p)
+    ranking = rank(logits)
+    removed = ranking.cumulative > cuts(logits.shape[-1], logits.device, top_k=top_k, top_p=top_p).limit
+    by_id = torch.zeros_like(removed).scatter(-1, ranking.order, removed)
+    return logits.masked_fill(by_id, float("-inf"))
 
 
 def gumbel_argmax_sample(scores: Tensor, generator: Generator | None = None) -> Tensor:
@@ -155,7 +207,7 @@ def ras_sample_semantic(
     if not do_sample or recent_ids is None or recent_ids.numel() == 0:
         return normal
     high = sample_scores(logits, temperature=ras_temperature, top_k=top_k, top_p=ras_top_p, generator=generator)
-    return _replace_repeats(normal, high, recent_ids.to(logits.device), num_semantic_ids, None)
+    return replace_repeats(normal, high, recent_ids.to(logits.device), num_semantic_ids, None)
 
 
 def ras_sample_batch(
@@ -182,7 +234,9 @@ def ras_sample_batch(
     rows: tuple[list[Tensor], list[Tensor]] = ([], [])
     for row in range(num_reqs):
         for noise, taken in zip(rows, noisy, strict=True):
-            noise.append(_uniform(logits[row : row + 1], generators.get(row)) if taken else logits[:1] * 0 + 0.5)
+            noise.append(
+                _uniform(logits[row : row + 1], generators.get(row)) if taken else torch.full_like(logits[:1], 0.5)
+            )
     normal_uniform, high_uniform = (torch.cat(noise) for noise in rows)
     temperature, top_k, top_p, ras_temperature, ras_top_p = (
         _first_rows(value, num_reqs) for value in (temperature, top_k, top_p, ras_temperature, ras_top_p)
@@ -203,10 +257,6 @@ def ras_sample_batch(
     )
 
 
-def _draw_ranked(ranking: Ranking, uniform: Tensor, temperature: PerRow, top_k: PerRow, top_p: PerRow) -> Tensor:
-    return _race_filtered(cut(ranking, top_k, top_p).float(), uniform, temperature)
-
-
 def _race_filtered(filtered: Tensor, uniform: Tensor, temperature: PerRow) -> Tensor:
     """Race over filtered / temperature, or the best where the temperature is below SAMPLING_EPS → [row]."""
     column = _column(temperature, filtered.device, torch.float32)
@@ -215,9 +265,10 @@ def _race_filtered(filtered: Tensor, uniform: Tensor, temperature: PerRow) -> Te
     return torch.where(cold.squeeze(-1), filtered.argmax(dim=-1), drawn)
 
 
-def _replace_repeats(
+def replace_repeats(
     normal: Tensor, high: Tensor, recent: Tensor, num_semantic_ids: int | None, ras: Tensor | None
 ) -> Tensor:
+    """The ids `normal` [row], with those found in `recent` replaced by `high`; see `draw_semantic` → [row]."""
     repeated = (recent == normal[:, None]).any(dim=-1)
     if num_semantic_ids is not None:
         repeated = repeated & (normal < num_semantic_ids)

@@ -234,11 +234,18 @@ class Audio8StepModel:
         table, rows = self._table.rows, slice(first, first + final.shape[0])
         drawing = [(first + i, slot.generator) for i, slot in enumerate(slots) if slot.inputs.sampling.do_sample]
         table.draw_noise(drawing, rows)
-        sampling = table.sampling(rows, end_allowed=self._end_allowed(slots, rows), greedy=not drawing)
+        best = [slot.inputs.sampling.top_k for slot in slots if slot.inputs.sampling.do_sample]
+        sampling = table.sampling(
+            rows,
+            end_allowed=self._end_allowed(slots, rows),
+            best=max(best) if best and min(best) > 0 else None,
+            greedy=not drawing,
+        )
         drawn = self._draw(final, fast_hidden, sampling, self.rule.pair_sizes(final.shape[0]))
         table.push(slice(first, first + len(slots)), drawn[: len(slots), 2:])
         host = drawn.cpu()
-        return [self._settle(slot, host[index]) for index, slot in enumerate(slots)]
+        heads = host[:, :2].tolist()
+        return [self._settle(slot, *heads[index], codes=host[index, 2:]) for index, slot in enumerate(slots)]
 
     def _end_allowed(self, slots: Sequence[Slot], rows: slice) -> Tensor | None:
         """Which rows may draw end of speech, bool [row]; None when all may."""
@@ -248,17 +255,17 @@ class Audio8StepModel:
         padding = [True] * (rows.stop - rows.start - len(slots))
         return torch.tensor([*allowed, *padding], device=self.model.device)
 
-    def _settle(self, slot: Slot, drawn: Tensor) -> StepOut:
+    def _settle(self, slot: Slot, finite: int, semantic: int, *, codes: Tensor) -> StepOut:
         """One job's result from its line of `FrameDrawer`."""
         config = self.model.config
-        if not drawn[0]:
+        if not finite:
             slot.failed = True
             return StepOut(error=NonFiniteOutput(f"the model's logits are not finite at frame {slot.emitted}"))
-        if int(drawn[1]) == config.codebook_size:
+        if semantic == config.codebook_size:
             return StepOut(finish="stop")
         slot.emitted += 1
         full = slot.position + 1 >= config.max_seq_len
-        return StepOut(frames=(drawn[2:].clone(),), finish="length" if full else None)
+        return StepOut(frames=(codes.clone(),), finish="length" if full else None)
 
     # Checks
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import yaml
 
-from oscine.checkpoint.config import bounded, parse_record, require
+from oscine.checkpoint.config import bounded, lift_rope, parse_record, positive_integer, require, section
 from oscine.errors import ConfigMismatch, MissingFile
 
 Variant = Literal["base", "flash"]
@@ -158,13 +158,10 @@ class ThinkerConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, source: str) -> ThinkerConfig:
         """From the released `config.json`. Raises ConfigMismatch."""
-        thinker = _section(values, "thinker_config", source)
-        text_values = dict(_section(thinker, "text_config", source))
-        rope = text_values.get("rope_parameters")
-        if "rope_theta" not in text_values and isinstance(rope, Mapping) and "rope_theta" in rope:
-            text_values["rope_theta"] = rope["rope_theta"]
+        thinker = section(values, "thinker_config", source=source)
+        text_values = lift_rope(section(thinker, "text_config", source=source), "rope_theta", source=source)
         text = parse_record(ThinkerTextConfig, text_values, source=source)
-        audio = parse_record(AudioTowerConfig, _section(thinker, "audio_config", source), source=source)
+        audio = parse_record(AudioTowerConfig, section(thinker, "audio_config", source=source), source=source)
         require(
             [
                 (
@@ -181,9 +178,9 @@ class ThinkerConfig:
         return cls(
             text=text,
             audio=audio,
-            audio_token_index=_integer(thinker, "audio_token_index", source),
-            audio_start_token_id=_integer(thinker, "audio_start_token_id", source),
-            audio_end_token_id=_integer(thinker, "audio_end_token_id", source),
+            audio_token_index=positive_integer(thinker, "audio_token_index", source=source),
+            audio_start_token_id=positive_integer(thinker, "audio_start_token_id", source=source),
+            audio_end_token_id=positive_integer(thinker, "audio_end_token_id", source=source),
         )
 
 
@@ -205,15 +202,16 @@ class AuKConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, source: str) -> AuKConfig:
         """From the released `config.yaml`, interpolations resolved already. Raises ConfigMismatch."""
-        model = _section(values, "model", source)
-        vae = _section(model, "vae", source)
-        latent_dim, rate = _integer(vae, "latent_dim", source), _integer(vae, "target_sample_rate", source)
-        init = {"latent_dim": latent_dim, **_section(vae, "model_init_kwargs", source)}
+        model = section(values, "model", source=source)
+        vae = section(model, "vae", source=source)
+        latent_dim = positive_integer(vae, "latent_dim", source=source)
+        rate = positive_integer(vae, "target_sample_rate", source=source)
+        init = {"latent_dim": latent_dim, **section(vae, "model_init_kwargs", source=source)}
         config = cls(
             name=str(model.get("name", "AuK")),
             variant="flash" if model.get("name") == FLASH_NAME else "base",
             sample_rate=rate,
-            dit=DiTConfig.from_dict(_section(model, "arch", source), latent_dim, source=source),
+            dit=DiTConfig.from_dict(section(model, "arch", source=source), latent_dim, source=source),
             vae=VAEConfig.from_dict(init, source=source),
         )
         hop = vae.get("downsample_rate", config.vae.hop_length)
@@ -229,9 +227,9 @@ class AuKConfig:
     @classmethod
     def from_flat(cls, values: Mapping[str, Any], *, source: str) -> AuKConfig:
         """From the `config.json` of a flat folder: the thinker's, with `dit`, `vae` and `variant` beside it."""
-        vae, dit = _section(values, "vae", source), _section(values, "dit", source)
+        vae, dit = section(values, "vae", source=source), section(values, "dit", source=source)
         init = vae.get("model_init_kwargs", vae)
-        latent_dim = _integer({**init, **vae, **dit}, "latent_dim", source)
+        latent_dim = positive_integer({**init, **vae, **dit}, "latent_dim", source=source)
         variant = str(values.get("variant", "base")).lower()
         flash = variant in ("flash", FLASH_NAME.lower())
         require(
@@ -240,7 +238,7 @@ class AuKConfig:
         return cls(
             name=FLASH_NAME if flash else "AuK",
             variant="flash" if flash else "base",
-            sample_rate=_integer({"target_sample_rate": 24000, **vae}, "target_sample_rate", source),
+            sample_rate=positive_integer({"target_sample_rate": 24000, **vae}, "target_sample_rate", source=source),
             dit=DiTConfig.from_dict(dit, latent_dim, source=source),
             vae=VAEConfig.from_dict({"latent_dim": latent_dim, **init}, source=source),
         )
@@ -279,20 +277,6 @@ def _resolve(value: Any, root: Any, seen: tuple[str, ...], source: str) -> Any:
         require([(not known, f"${{{path}}} names nothing in this file")], source=source)
         target = target[part]
     return _resolve(target, root, (*seen, path), source)
-
-
-def _section(values: Mapping[str, Any], key: str, source: str) -> Mapping[str, Any]:
-    value = values.get(key)
-    if not isinstance(value, Mapping):
-        raise ConfigMismatch(f"{source}: {key} must be a mapping, got {value!r}")
-    return value
-
-
-def _integer(values: Mapping[str, Any], key: str, source: str) -> int:
-    value = values.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigMismatch(f"{source}: {key} must be a positive integer, got {value!r}")
-    return value
 
 
 def _as_lists(value: Any) -> Any:

@@ -108,19 +108,23 @@ class AuKTransformer(nn.Module):
         x [batch, frame, latent], text [batch, token, text_hidden_dim], time a number or [batch] in 0..1, ref
         [batch, frame, latent] (length 0 counts as none). Masks are true where valid; see `prepare`.
         """
-        context = self.prepare(
-            text,
-            target_len=x.shape[1],
-            mask=mask,
-            c_mask=c_mask,
-            ref=ref,
-            ref_mask=ref_mask,
-            drop_audio_cond=drop_audio_cond,
-            drop_text=drop_text,
-            cfg_infer=cfg_infer,
-            cache=cache,
-        )
-        return self.step(x, time, context)
+        try:
+            context = self.prepare(
+                text,
+                target_len=x.shape[1],
+                mask=mask,
+                c_mask=c_mask,
+                ref=ref,
+                ref_mask=ref_mask,
+                drop_audio_cond=drop_audio_cond,
+                drop_text=drop_text,
+                cfg_infer=cfg_infer,
+                cache=cache,
+            )
+            return self.step(x, time, context)
+        except BaseException:
+            self.clear_cache()  # the next request must not get this one's text
+            raise
 
     @torch.no_grad()
     def prepare(
@@ -181,17 +185,36 @@ class AuKTransformer(nn.Module):
     def step(
         self, x: Tensor, time: Tensor | float, ctx: AuKStepContext, step_index: int | Tensor | None = None
     ) -> Tensor:
-        """One velocity. With a modulation table and `step_index` its row serves every row of x and `time` is unused."""
+        """One velocity. With a modulation table and `step_index` its row serves every row of x and `time` is unused.
+
+        Raises InvalidRequest for latents, a time or an index that do not fit the context.
+        """
         if x.dim() != 3 or x.shape[1:] != (ctx.target_len, self.latent_dim):
             raise InvalidRequest(
                 f"latents must be [batch, {ctx.target_len}, {self.latent_dim}] here, got {list(x.shape)}"
             )
+        if x.shape[0] * ctx.branches != ctx.c.shape[0]:
+            raise InvalidRequest(f"{x.shape[0]} rows of latents for a context of {ctx.c.shape[0] // ctx.branches}")
+        return self.evaluate(x, self.step_rows(x, time, ctx, step_index), ctx)
+
+    @torch.no_grad()
+    def step_rows(
+        self, x: Tensor, time: Tensor | float, ctx: AuKStepContext, step_index: int | Tensor | None
+    ) -> Tensor:
+        """Modulation rows [1 or branch * batch, width] of a step: from the context's table, or computed from `time`."""
         if ctx.modulation is not None and step_index is not None:
+            if isinstance(step_index, int) and not 0 <= step_index < len(ctx.modulation):
+                raise InvalidRequest(f"step {step_index} of a table of {len(ctx.modulation)} steps")
             index = torch.as_tensor(step_index, device=ctx.modulation.device).reshape(1)
-            rows = ctx.modulation.index_select(0, index)
-        else:
-            moment = torch.as_tensor(time, dtype=torch.float32, device=x.device).reshape(-1).expand(x.shape[0])
-            rows = self.modulation_table(moment).repeat(ctx.branches, 1)
+            return ctx.modulation.index_select(0, index)
+        moment = torch.as_tensor(time, dtype=torch.float32, device=x.device).reshape(-1)
+        if moment.shape[0] not in (1, x.shape[0]):
+            raise InvalidRequest(f"time must be a number or [{x.shape[0]}], got {list(moment.shape)}")
+        return self.modulation_table(moment.expand(x.shape[0])).repeat(ctx.branches, 1)
+
+    @torch.no_grad()
+    def evaluate(self, x: Tensor, rows: Tensor, ctx: AuKStepContext) -> Tensor:
+        """The arithmetic of `step`, and all that a compiler or a captured graph need see of it."""
         target = self.audio_embed(x, ctx.target_mask).repeat(ctx.branches, 1, 1)
         audio = target if ctx.prompt is None else torch.cat([ctx.prompt, target], dim=1)
         return self._velocity(ctx.c, audio, rows, Padded(ctx))
@@ -257,6 +280,9 @@ class AuKTransformer(nn.Module):
             projected = self.project_text(text)
             return torch.zeros_like(projected) if drop else projected
         cached = self._text_cache if cache else None
+        if cached is not None and cached.shape[:2] != text.shape[:2]:
+            shapes = f"{list(cached.shape[:2])}, not {list(text.shape[:2])}"
+            raise InvalidRequest(f"the cached text has shape {shapes}; call clear_cache between requests")
         c = self.project_text(text) if cached is None else cached
         self._text_cache = c if cache else self._text_cache
         return torch.cat([c, torch.zeros_like(c)])

@@ -66,12 +66,17 @@ class Downsample(nn.Module):
     def __init__(self, causal: bool) -> None:
         super().__init__()
         self.lowpass = Taps()
-        self.pad = (FIR_TAPS - 1, 0) if causal else (FIR_TAPS // 2 - 1, FIR_TAPS // 2)
+        self.pad = down_pad(causal)
 
     def open(self, channels: int) -> Stream:
         """A fresh stream of [batch, channel, time] → half the time."""
         rows = self.lowpass.rows
         return ConvStream(lambda: (rows(channels, 1.0), None), stride=2, pad=self.pad, replicate=True, groups=channels)
+
+
+def down_pad(causal: bool) -> tuple[int, int]:
+    """Samples replicated before and after the downsampler's input."""
+    return (FIR_TAPS - 1, 0) if causal else (FIR_TAPS // 2 - 1, FIR_TAPS // 2)
 
 
 class SnakeBeta(nn.Module):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from oscine.checkpoint.config import read_json
 from oscine.errors import ConfigMismatch, MissingFile
 from oscine.families.auk.config import AuKConfig, ThinkerConfig, read_yaml
+from oscine.families.auk.sampler import FLASH_GRID
 
 ENCODER_NAME = "Qwen2.5-Omni-3B"
 DIT_FILES = ("auk_base.safetensors", "auk_flash.safetensors")
+VAE_NAME, SOLVER = "BigVGANFlowVAE", "euler"
 FLASH_FILE, FLAT_FILE, VAE_FILE = "auk_flash.safetensors", "auk.safetensors", "vae.safetensors"
 
 
@@ -49,6 +53,7 @@ def open_folder(path: Path) -> AuKFolder:
 def _released(folder: Path, file: Path | None) -> AuKFolder:
     values = read_yaml(folder / "config.yaml")
     config = AuKConfig.from_dict(values, source=str(folder / "config.yaml"))
+    _refuse_other_methods(values["model"], str(folder / "config.yaml"))
     dit = file or _dit_file(folder, config)
     if dit.name == FLASH_FILE:
         config = replace(config, variant="flash")
@@ -66,7 +71,10 @@ def _flat(folder: Path) -> AuKFolder:
             f"auk_base.safetensors or auk_flash.safetensors, and keep this one beside it as {ENCODER_NAME}"
         )
     config = AuKConfig.from_flat(values, source=str(source))
-    thinker = ThinkerConfig.from_dict(values, source=str(source))
+    grid = values.get("flash_t_grid")
+    if config.variant == "flash" and grid is not None and not _is_flash_grid(grid):
+        raise ConfigMismatch(f"{source}: flash_t_grid {grid!r} is not the grid of AuK-Flash, {list(FLASH_GRID)}")
+    thinker = _thinker_of(values, source)
     return AuKFolder(config=config, dit=folder / FLAT_FILE, vae=folder / VAE_FILE, encoder=folder, thinker=thinker)
 
 
@@ -98,4 +106,34 @@ def _encoder(folder: Path, named: str) -> Path:
 
 def _thinker(folder: Path) -> ThinkerConfig:
     source = folder / "config.json"
-    return ThinkerConfig.from_dict(read_json(source), source=str(source))
+    return _thinker_of(read_json(source), source)
+
+
+def _thinker_of(values: Mapping[str, Any], source: Path) -> ThinkerConfig:
+    """The encoder's config. Raises ConfigMismatch for one whose weights are quantised."""
+    inner = values.get("thinker_config")
+    for part in (values, inner if isinstance(inner, Mapping) else {}):
+        if part.get("quantization_config") is not None:
+            raise ConfigMismatch(
+                f"{source} has a quantization_config: quantised encoders are not supported; use {ENCODER_NAME} as "
+                "released, and dtype='bfloat16' to halve its memory"
+            )
+    return ThinkerConfig.from_dict(values, source=str(source))
+
+
+def _refuse_other_methods(model: Mapping[str, Any], source: str) -> None:
+    """Raises ConfigMismatch for a VAE or a solver that is not the released one."""
+    name = model["vae"].get("vae_name", VAE_NAME)
+    if name != VAE_NAME:
+        raise ConfigMismatch(f"{source}: vae_name {name!r} is not supported, {VAE_NAME} is")
+    schedule = model.get("schedule")
+    options = schedule.get("odeint_kwargs") if isinstance(schedule, Mapping) else None
+    method = options.get("method", SOLVER) if isinstance(options, Mapping) else SOLVER
+    if method != SOLVER:
+        raise ConfigMismatch(f"{source}: the solver {method!r} is not supported, {SOLVER} is")
+
+
+def _is_flash_grid(grid: Any) -> bool:
+    if not isinstance(grid, list) or len(grid) != len(FLASH_GRID):
+        return False
+    return all(isinstance(t, int | float) and abs(t - own) < 1e-6 for t, own in zip(grid, FLASH_GRID, strict=True))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,23 +16,30 @@ from torch import Tensor
 from oscine.errors import InvalidRequest, NonFiniteOutput
 from oscine.families.auk.audio import prepare_audio, whole_frames
 from oscine.families.auk.cache import ContentCache, audio_key
+from oscine.families.auk.compiled import (
+    MAX_GRAPHS,
+    CompiledDecoder,
+    CompiledTransformer,
+    Granularity,
+    check_granularity,
+    check_max_graphs,
+)
 from oscine.families.auk.config import AuKConfig
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.duration import check_budget, gen_frames
 from oscine.families.auk.folder import open_folder
-from oscine.families.auk.sampler import FLASH_GRID, sample_latents
+from oscine.families.auk.graphs import captured
+from oscine.families.auk.sampler import FLASH_GRID, Transformer, sample_latents
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import Fusion, load_dit
-from oscine.seeds import fresh_seed
+from oscine.seeds import MAX_SEED, fresh_seed
 
 log = logging.getLogger(__name__)
 
 POSTERIOR_SEED_OFFSET = 0x5EED0A0C
 BASE_STEPS, BASE_GUIDANCE, BASE_SWAY = 32, 2.0, -1.0
 REFERENCE_CACHE = 16
-WARM_FRAMES, WARM_REF_FRAMES, WARM_TOKENS = (150, 300, 600), (0, 150), 96
-"""Shapes that `setup_compile` runs once."""
-Granularity = Literal["off", "regional", "full"]
+OUTPUT_TYPES = ("audio", "latent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +87,12 @@ class AuKPipeline:
         *,
         reference_cache: int = REFERENCE_CACHE,
         granularity: Granularity = "off",
+        max_graphs: int = MAX_GRAPHS,
     ) -> None:
-        if granularity not in ("off", "regional", "full"):
-            raise InvalidRequest(f"granularity must be off, regional or full, got {granularity!r}")
+        check_granularity(granularity)
         self.config, self.dit, self.vae, self.fusion = config, dit, vae, fusion
-        self.granularity = granularity
+        self.granularity, self._max_graphs = granularity, check_max_graphs(max_graphs)
+        self._compiled: tuple[CompiledTransformer, CompiledDecoder] | None = None
         self._references: ContentCache[Tensor] = ContentCache(reference_cache)
         self._told = False
 
@@ -98,6 +105,7 @@ class AuKPipeline:
         dtype: torch.dtype = torch.float32,
         reference_cache: int = REFERENCE_CACHE,
         granularity: Granularity = "off",
+        max_graphs: int = MAX_GRAPHS,
     ) -> AuKPipeline:
         """Loads DiT (in `dtype`) and VAE (float32) of a folder in any layout. Raises a CheckpointError."""
         parts = open_folder(Path(path))
@@ -105,7 +113,15 @@ class AuKPipeline:
             dit, vae = AuKTransformer.from_config(parts.config.dit), AuKVAE.from_config(parts.config.vae)
         fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
         vae.load_weights(parts.vae, device=device)
-        return cls(parts.config, dit, vae, fusion, reference_cache=reference_cache, granularity=granularity)
+        return cls(
+            parts.config,
+            dit,
+            vae,
+            fusion,
+            reference_cache=reference_cache,
+            granularity=granularity,
+            max_graphs=max_graphs,
+        )
 
     @torch.inference_mode()
     def forward(self, req: AuKRequest | Sequence[AuKRequest]) -> list[AuKOutput]:
@@ -114,39 +130,23 @@ class AuKPipeline:
         Raises InvalidRequest (BadAudio, InputTooLong) for what cannot be served, NonFiniteOutput for NaN or infinite
         latents or samples. A Flash checkpoint keeps its own steps, grid and guidance and says so once.
         """
-        request = _the_one(req)
+        request = _seeded(_the_one(req))
+        if request.output_type not in OUTPUT_TYPES:
+            raise InvalidRequest(f"output_type must be one of {', '.join(OUTPUT_TYPES)}, got {request.output_type!r}")
         condition = self._condition(request.condition)
         reference = self.reference_latents(request)
         ref_frames = 0 if reference is None else reference.shape[1]
         rate, hop = self.config.sample_rate, self.config.vae.hop_length
         frames = gen_frames(request.gen_seconds, ref_frames, sample_rate=rate, hop_length=hop)
         check_budget(ref_frames * hop / rate, frames * hop / rate)
-        seed = request.seed
-        if seed is None and request.generator is None:
-            seed = fresh_seed()
-        flash = self.config.variant == "flash"
-        if flash:
-            self._pin_recipe(request)
-        latents = sample_latents(
-            self.dit,
-            text=condition,
-            c_mask=None,
-            ref=reference,
-            ref_mask=None,
-            gen_frames=frames,
-            nfe=request.num_steps,
-            cfg_strength=0.0 if flash else request.guidance,
-            sway_sampling_coef=request.sway,
-            t_grid=FLASH_GRID if flash else request.t_grid,
-            seed=seed,
-            generator=request.generator,
-        )
+        dit, decoder = self._compiled or (self.dit, self.vae)
+        latents = self._latents(dit, request, condition, reference, frames)
         check_finite(latents, "latents")
         if request.output_type == "latent":
-            return [AuKOutput(sample_rate=rate, seed=seed, latents=latents)]
-        audio = self.vae.decode(latents)[0]
+            return [AuKOutput(sample_rate=rate, seed=request.seed, latents=latents)]
+        audio = decoder.decode(latents)[0]
         check_finite(audio, "samples")
-        return [AuKOutput(sample_rate=rate, seed=seed, audio=audio)]
+        return [AuKOutput(sample_rate=rate, seed=request.seed, audio=audio)]
 
     __call__ = forward
 
@@ -159,35 +159,44 @@ class AuKPipeline:
         check_budget(wav.shape[1] / self.config.sample_rate, 0.0)
         if not request.vae_sample:
             return self._references.get(audio_key(wav[0].cpu().numpy()), lambda: self.vae.encode(wav))
-        generator = torch.Generator()
-        seed = request.seed if request.seed is not None else fresh_seed()
-        generator.manual_seed((seed + POSTERIOR_SEED_OFFSET) % 2**63)
-        return self.vae.encode(wav, sample=True, generator=generator)
+        seed = _posterior_seed(request)
+        return self.vae.encode(wav, sample=True, generator=torch.Generator().manual_seed(seed))
 
     def setup_compile(self) -> None:
-        """Compiles the DiT with inductor: each block (`regional`) or the whole step (`full`); `off` does nothing.
+        """Compiles DiT and VAE decoder with inductor: each block (`regional`) or the whole step (`full`).
 
-        Common shapes are run once, so that their requests need not wait for it. Outputs equal the eager ones within
-        rounding. The VAE stays eager.
+        Does nothing when `off` or done already. Common shapes are run once, and on CUDA captured as graphs, the VAE's
+        buckets after them, so that their requests need not wait for it. Outputs equal the eager ones within rounding.
         """
-        if self.granularity == "regional":
-            for block in (*self.dit.transformer_blocks, *self.dit.single_transformer_blocks):
-                block.compile(dynamic=True)
-        elif self.granularity == "full":
-            self.dit.step = torch.compile(self.dit.step, dynamic=True)  # type: ignore[method-assign]
-        if self.granularity != "off":
-            self._warm_up()
+        if self.granularity == "off" or self._compiled is not None:
+            return
+        capture = captured if self.vae.global_mean.device.type == "cuda" else None
+        steps = CompiledTransformer(self.dit, self.granularity, capture=capture, max_graphs=self._max_graphs)
+        decoder = CompiledDecoder(self.vae, self.granularity, capture=capture)
+        steps.warm_up(guidance=self.config.variant == "base")
+        decoder.warm_up()
+        self._compiled = steps, decoder
 
-    @torch.inference_mode()
-    def _warm_up(self) -> None:
-        weight = self.dit.proj_out.weight
-        text = torch.ones(1, WARM_TOKENS, self.dit.text_hidden_dim, dtype=weight.dtype, device=weight.device)
-        times = torch.zeros(1, device=weight.device)
-        for frames, ref_frames in itertools.product(WARM_FRAMES, WARM_REF_FRAMES):
-            x, ref = (torch.zeros(1, n, self.dit.latent_dim, device=weight.device) for n in (frames, ref_frames))
-            guidance = self.config.variant == "base"
-            context = self.dit.prepare(text, target_len=frames, ref=ref, cfg_infer=guidance, timesteps=times)
-            self.dit.step(x, 0.0, context, 0)
+    def _latents(
+        self, dit: Transformer, request: AuKRequest, condition: Tensor, reference: Tensor | None, frames: int
+    ) -> Tensor:
+        flash = self.config.variant == "flash"
+        if flash:
+            self._pin_recipe(request)
+        return sample_latents(
+            dit,
+            text=condition,
+            c_mask=None,
+            ref=reference,
+            ref_mask=None,
+            gen_frames=frames,
+            nfe=request.num_steps,
+            cfg_strength=0.0 if flash else request.guidance,
+            sway_sampling_coef=request.sway,
+            t_grid=FLASH_GRID if flash else request.t_grid,
+            seed=request.seed,
+            generator=request.generator,
+        )
 
     def _condition(self, condition: Tensor) -> Tensor:
         text = condition[None] if condition.dim() == 2 else condition
@@ -215,3 +224,20 @@ def _the_one(req: AuKRequest | Sequence[AuKRequest]) -> AuKRequest:
     if len(req) != 1:
         raise InvalidRequest(f"the pipeline takes exactly one request, got {len(req)}")
     return req[0]
+
+
+def _seeded(request: AuKRequest) -> AuKRequest:
+    """The request with a seed, a fresh one unless it brings a seed or a generator. Raises InvalidRequest."""
+    if request.seed is None:
+        return request if request.generator is not None else replace(request, seed=fresh_seed())
+    if type(request.seed) is not int or not 0 <= request.seed <= MAX_SEED:
+        raise InvalidRequest(f"seed must be a whole number from 0 to {MAX_SEED}, got {request.seed!r}", param="seed")
+    return request
+
+
+def _posterior_seed(request: AuKRequest) -> int:
+    """The seed of the clip's posterior draw: it follows from the request's seed, or from its generator's."""
+    seed = request.seed
+    if seed is None:
+        seed = fresh_seed() if request.generator is None else request.generator.initial_seed()
+    return (seed + POSTERIOR_SEED_OFFSET) % 2**63

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from oscine.errors import InvalidRequest
-from oscine.families.auk.dit import AuKTransformer
+from oscine.families.auk.layouts import AuKStepContext
 
 Velocity = Callable[[Tensor, int], Tensor]
 """(latents [batch, frame, latent], step) → velocity of the same shape, guidance included."""
 Sampler = Callable[[Velocity, Tensor, Tensor], Tensor]
 """(velocity, noise, grid [step + 1]) → latents."""
+
+
+class Transformer(Protocol):
+    """What sampling asks of the transformer: `AuKTransformer` and its compiled form have it."""
+
+    latent_dim: int
+    proj_out: nn.Linear
+
+    @property
+    def prepare(self) -> Callable[..., AuKStepContext]:
+        """See `AuKTransformer.prepare`."""
+
+    def step(
+        self, x: Tensor, time: Tensor | float, ctx: AuKStepContext, step_index: int | Tensor | None = None
+    ) -> Tensor:
+        """See `AuKTransformer.step`."""
+
 
 GUIDANCE_FLOOR = 1e-5
 """Below this strength the unconditioned branch is not evaluated."""
@@ -33,8 +51,10 @@ def build_time_grid(
     if t_grid is not None:
         grid = torch.as_tensor(t_grid, dtype=torch.float32).cpu()
     else:
-        if nfe < 1:
-            raise InvalidRequest(f"the number of steps must be at least 1, got {nfe}", param="num_steps")
+        if type(nfe) is not int or nfe < 1:
+            raise InvalidRequest(
+                f"the number of steps must be a whole number, at least 1, got {nfe!r}", param="num_steps"
+            )
         grid = torch.linspace(0, 1, nfe + 1, dtype=torch.float32)
         if sway_sampling_coef is not None:
             grid = grid + sway_sampling_coef * (torch.cos(torch.pi / 2 * grid) - 1 + grid)
@@ -72,7 +92,7 @@ def check_guidance(strength: float) -> float:
 
 @torch.inference_mode()
 def sample_latents(
-    dit: AuKTransformer,
+    dit: Transformer,
     *,
     text: Tensor,
     c_mask: Tensor | None,

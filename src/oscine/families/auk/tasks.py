@@ -22,7 +22,17 @@ from oscine.types import Slot
 
 LANGUAGES = ("en", "zh")
 ORDERS = ("first", "second", "third", "fourth", "fifth")
-EMOTIONS = ("happy", "angry", "sad", "fearful", "surprised", "disgusted", "calm", "excited")
+EMOTIONS = {
+    "happy": "高兴",
+    "angry": "愤怒",
+    "sad": "悲伤",
+    "fearful": "恐惧",
+    "surprised": "惊讶",
+    "disgusted": "厌恶",
+    "calm": "平静",
+    "excited": "兴奋",
+}
+"""Their names in Chinese are ours: the publishers state the template alone."""
 DEFECTS = ("telephone effect", "muffling", "clipping", "dropouts")
 Slots = Mapping[str, str]
 
@@ -196,8 +206,9 @@ _ALL = (
     EditTask(
         name="emotion",
         help="change the emotion",
-        slots=(Slot(name="emotion", help="the new emotion", choices=EMOTIONS),),
+        slots=(Slot(name="emotion", help="the new emotion", choices=tuple(EMOTIONS)),),
         english="Change the emotion to {emotion}.",
+        chinese=lambda s: f"将情感转变为{EMOTIONS[s['emotion']]}。",
         seconds=lambda slots, source, _text: source * EMOTION_FACTORS.get(slots["emotion"], OTHER_EMOTION_FACTOR),
     ),
     EditTask(

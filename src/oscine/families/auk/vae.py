@@ -155,7 +155,7 @@ class AuKVAE(nn.Module):
 
         `sizes` are the window lengths allowed for the end of a clip. Raises InvalidRequest for a tile too short.
         """
-        self._check(latents)
+        self.check_latents(latents)
         hop, parts = self.config.hop_length, []
         for start, frames, first, end in plan_tiles(latents.shape[1], tile, *self.decode_context_frames(), sizes):
             wav = self.decode(latents[:, start : start + frames])
@@ -173,7 +173,8 @@ class AuKVAE(nn.Module):
         chain += [self.activation_post.open(), open_conv(self.conv_post, EDGE_KERNEL, 1, causal=config.causal)]
         return Chain(chain)
 
-    def _check(self, latents: Tensor) -> None:
+    def check_latents(self, latents: Tensor) -> None:
+        """Raises InvalidRequest for latents of another rank or width."""
         if latents.dim() != 3 or latents.shape[2] != self.config.latent_dim:
             raise InvalidRequest(
                 f"latents must be [batch, frames, {self.config.latent_dim}], got {list(latents.shape)}"
@@ -193,7 +194,7 @@ class DecodeStream:
     @torch.inference_mode()
     def push(self, latents: Tensor, *, final: bool = False) -> Tensor:
         """Audio [batch, sample], settled by adding latents [batch, frame, latent]; `final` settles the rest."""
-        self._vae._check(latents)
+        self._vae.check_latents(latents)
         with torch.autocast(latents.device.type, enabled=False):
             raw = latents.float() * self._vae.global_log_std.sqrt() + self._vae.global_mean
             return self._streams.push(raw.transpose(1, 2), final)[:, 0].clamp(-1.0, 1.0)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oscine.checkpoint.config import read_json
 from oscine.checkpoint.weights import DtypePolicy, load_strict, read_pickle, read_tensors
-from oscine.errors import MissingFile, WeightMismatch
+from oscine.errors import InvalidRequest, MissingFile, WeightMismatch
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.thinker import Thinker
 
@@ -27,6 +27,7 @@ UNUSED_THINKER = (
     "talker.",
     "token2wav.",
 )
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 ENCODER_COPY = "text_encoder."  # a frozen copy that a training checkpoint may carry
 
 
@@ -52,15 +53,17 @@ def dit_state_dict(checkpoint: Mapping[str, Any] | str | Path, prefix: str = DIT
 def load_dit(module: AuKTransformer, path: Path, *, device: torch.device | str, dtype: torch.dtype) -> Fusion:
     """Fills the transformer strictly from a checkpoint file and returns the layer fusion found beside it.
 
-    Rotary frequencies stay float32. Raises WeightMismatch for any key that is missing, stray or misshaped.
+    Rotary frequencies stay float32. Raises WeightMismatch for any key that is missing, stray or misshaped and for
+    quantised values, InvalidRequest for a dtype such as FP8.
     """
+    _check_dtype(dtype)
     fusion: dict[str, Tensor] = {}
     stray: list[str] = []
 
     def tensors() -> Iterator[tuple[str, Tensor]]:
         for key, value in _pairs(path):
             if key.startswith(DIT_PREFIX):
-                yield key.removeprefix(DIT_PREFIX), value
+                yield key.removeprefix(DIT_PREFIX), _plain(value, key, path)
             elif key in ("layer_weights", "layer_scale"):
                 fusion[key] = value.float().to(device)
             elif not key.startswith(ENCODER_COPY):
@@ -77,7 +80,11 @@ def load_dit(module: AuKTransformer, path: Path, *, device: torch.device | str, 
 
 
 def load_thinker(module: Thinker, folder: Path, *, device: torch.device | str, dtype: torch.dtype) -> None:
-    """Fills the thinker from the shards of a Qwen2.5-Omni folder; the parts AuK does not use are never read."""
+    """Fills the thinker from the shards of a Qwen2.5-Omni folder; the parts AuK does not use are never read.
+
+    Raises as `load_dit` does.
+    """
+    _check_dtype(dtype)
     load_strict(module, thinker_tensors(thinker_files(folder)), dtype=dtype, device=device, source=str(folder))
 
 
@@ -100,7 +107,7 @@ def thinker_tensors(files: list[Path]) -> Iterator[tuple[str, Tensor]]:
     """(our name, tensor) of the parts in use."""
     for path in files:
         for key, tensor in read_tensors(path, skip=is_unused):
-            yield key.removeprefix(THINKER_PREFIX), tensor
+            yield key.removeprefix(THINKER_PREFIX), _plain(tensor, key, path)
 
 
 def is_unused(key: str) -> bool:
@@ -137,3 +144,19 @@ def _unwrapped(pairs: Iterable[tuple[str, Any]], source: str, *, ema: bool) -> I
 
 def _dit_dtype(dtype: torch.dtype) -> DtypePolicy:
     return lambda name: torch.float32 if name == "rotary_embed.inv_freq" else dtype
+
+
+def _check_dtype(dtype: torch.dtype) -> None:
+    if dtype not in DTYPES:
+        names = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
+        raise InvalidRequest(f"AuK runs in {names}; {dtype} is not supported", param="dtype")
+
+
+def _plain(tensor: Tensor, key: str, source: Path) -> Tensor:
+    """The tensor if its values mean what they say. Raises WeightMismatch for int8, FP8 and the like."""
+    if not tensor.is_floating_point() or tensor.dtype.itemsize < 2:
+        raise WeightMismatch(
+            f"{source}: {key} is stored as {tensor.dtype}; quantised checkpoints (int8, w4a8, FP8) are not supported, "
+            "use the release in float32 or bfloat16"
+        )
+    return tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import secrets
 import time
@@ -20,23 +19,21 @@ from oscine.errors import Cancelled, InvalidRequest, UnknownVoice
 from oscine.server import forms
 from oscine.server.errors import json_response
 from oscine.server.hearing import ChatBody, TranscriptionForm
+from oscine.server.parsing import BodyRoute
 from oscine.server.schemas import VoiceId
 from oscine.server.state import ServerState
-from oscine.server.stream import when_gone
+from oscine.server.telling import finish_of, start, tell, usage_of
 from oscine.server.voices import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.types import Capabilities
 from oscine.types import Request as Wanted
 
 if TYPE_CHECKING:
-    from oscine.api import Model, Result
-    from oscine.stream import SpeechStream
-
-_FINISH = {"stop": "stop", "length": "length"}
+    from oscine.api import Result
 
 
 def answer_routes(state: ServerState) -> APIRouter:
     """`/v1/audio/transcriptions` and `/v1/chat/completions`."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute)
 
     @router.post(
         "/v1/audio/transcriptions",
@@ -65,16 +62,20 @@ def answer_routes(state: ServerState) -> APIRouter:
 
     @router.post("/v1/chat/completions", response_class=Response, summary="Answer a recording")
     async def chat(request: Request, body: ChatBody) -> Response:
-        data, question = body.parts()
+        encoded, question = body.parts()
         _check_chat(body, question)
 
         def wanted(capabilities: Capabilities) -> Wanted:
+            data = state.recordings.read(encoded, "messages")
             audio = read_audio(data, max_seconds=state.settings.max_audio_s, param="messages")
             task = "converse" if body.speaks else "ask"
             return Wanted(task=task, text=question, audio=audio, **body.options_for(capabilities))  # type: ignore[arg-type]
 
+        model = state.models.resolve(body.model)
+        if body.stream:
+            return await tell(state, request, model, wanted, include_usage=body.wants_usage)
         result = await _answer(state, request, body.model, wanted)
-        return json_response(await state.in_thread(_completion, body, state.models.resolve(body.model), result))
+        return await state.in_thread(lambda: json_response(_completion(body, model, result)))
 
     return router
 
@@ -85,6 +86,10 @@ def _check_chat(body: ChatBody, question: str) -> None:
         raise InvalidRequest("a spoken answer is given to spoken words alone; leave the text out", param="messages")
     if not body.speaks and not question:
         raise InvalidRequest("a question about the recording is missing: add a part of type text", param="messages")
+    if body.speaks and body.stream:
+        raise InvalidRequest("a spoken answer comes whole; leave stream out", param="stream")
+    if body.stream_options is not None and not body.stream:
+        raise InvalidRequest("stream_options belong to stream", param="stream_options")
     if body.audio is None:
         return
     if not body.speaks:
@@ -99,20 +104,14 @@ async def _answer(
     state: ServerState, request: Request, model_name: str, wanted: Callable[[Capabilities], Wanted]
 ) -> Result:
     """The finished result of a request; a client that leaves ends it. `wanted` is called in a thread."""
-    model_id = state.models.resolve(model_name)
-    facts = request.state.facts
-    facts["model"] = model_id
-
-    def work(model: Model) -> SpeechStream:
-        return model.run(wanted(model.capabilities))
-
-    with state.admit(), ExitStack() as opened:
-        model = await state.in_thread(opened.enter_context, state.models.use(model_id))
-        stream = await state.in_thread(work, model)
-        opened.callback(stream.cancel)
-        opened.callback(asyncio.create_task(when_gone(request.receive, stream.cancel)).cancel)
+    with ExitStack() as opened:
+        model, stream = await start(state, request, state.models.resolve(model_name), wanted, opened)
         result: Result = await state.in_thread(model.finish, stream)
-    facts |= {"seed": result.seed, "finish_reason": result.finish_reason, "tokens": result.usage["output_tokens"]}
+    request.state.facts |= {
+        "seed": result.seed,
+        "finish_reason": result.finish_reason,
+        "tokens": result.usage["output_tokens"],
+    }
     if result.finish_reason == "cancelled":
         raise Cancelled("the client has left")
     return result
@@ -131,7 +130,6 @@ def _completion(body: ChatBody, model: str, result: Result) -> dict[str, Any]:
             "transcript": result.text,
             "expires_at": now,
         }
-    usage = result.usage
     return {
         "id": f"chatcmpl-{secrets.token_hex(12)}",
         "object": "chat.completion",
@@ -141,13 +139,9 @@ def _completion(body: ChatBody, model: str, result: Result) -> dict[str, Any]:
             {
                 "index": 0,
                 "message": message,
-                "finish_reason": _FINISH.get(result.finish_reason, "length"),
+                "finish_reason": finish_of(result.finish_reason),
                 "logprobs": None,
             }
         ],
-        "usage": {
-            "prompt_tokens": usage["input_tokens"],
-            "completion_tokens": usage["output_tokens"],
-            "total_tokens": usage["total_tokens"],
-        },
+        "usage": usage_of(result.usage),
     }

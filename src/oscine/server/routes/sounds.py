@@ -12,8 +12,9 @@ from starlette.responses import Response
 from oscine.audio.io import read_audio
 from oscine.errors import InvalidRequest
 from oscine.server import forms
+from oscine.server.parsing import BodyRoute
 from oscine.server.responses import respond
-from oscine.server.schemas import EditBody, OutputSettings, SoundBody, audio_bytes
+from oscine.server.schemas import EditBody, OutputSettings, SoundBody
 from oscine.server.state import ServerState
 from oscine.server.stream import AudioRun
 from oscine.types import Edit
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def sound_routes(state: ServerState) -> APIRouter:
     """`/v1/audio/generations` and `/v1/audio/edits`."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute)
 
     @router.post("/v1/audio/generations", response_class=Response, summary="Make the sound a caption describes")
     async def generate(request: Request, body: SoundBody) -> Response:
@@ -45,7 +46,7 @@ def sound_routes(state: ServerState) -> APIRouter:
         request.state.facts |= {"task": body.task, "format": body.response_format}
 
         def wanted() -> Wanted:
-            return _wanted_edit(body, upload, state.settings.max_audio_s)
+            return _wanted_edit(body, upload, state)
 
         return await respond(state, request, body.model, body, _maker(wanted, body))
 
@@ -61,14 +62,16 @@ def _maker(wanted: Callable[[], Wanted], output: OutputSettings) -> Callable[[Mo
     return make
 
 
-def _wanted_edit(body: EditBody, upload: bytes | None, max_seconds: float) -> Wanted:
-    data = upload if upload is not None else audio_bytes(body.audio, "audio") if body.audio else None
+def _wanted_edit(body: EditBody, upload: bytes | None, state: ServerState) -> Wanted:
+    data = upload
+    if data is None and body.audio:
+        data = state.recordings.read(body.audio, "audio")
     slots = body.slots()
     if slots and body.task is None:
         raise InvalidRequest(f"unknown field {next(iter(slots))!r}: no task is given", param=next(iter(slots)))
     return Wanted(
         task="edit",
-        audio=None if data is None else read_audio(data, max_seconds=max_seconds, param="audio"),
+        audio=None if data is None else read_audio(data, max_seconds=state.settings.max_audio_s, param="audio"),
         edit=None if body.task is None else Edit(name=body.task, slots=slots),
         ref_text=body.ref_text or None,
         **body.options(),

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from oscine.errors import Cancelled, InvalidRequest, OscineError
-from oscine.server.errors import body_of, json_response
+from oscine.server.errors import body_of
+from oscine.server.parsing import BodyRoute
 from oscine.server.responses import respond
 from oscine.server.schemas import BatchBody, BatchItem, SpeechBody
-from oscine.server.speaking import speech_maker
+from oscine.server.speaking import reference_of, speech_maker
 from oscine.server.state import ServerState
 from oscine.server.stream import Delivery, when_gone
 
 
 def speech_routes(state: ServerState) -> APIRouter:
     """`/v1/audio/speech` and `/v1/audio/speech/batch`."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute)
 
     @router.post("/v1/audio/speech", response_class=Response, summary="Speak a text")
     async def speech(request: Request, body: SpeechBody) -> Response:
         state.check_text(body.input)
         request.state.facts |= {"chars": len(body.input), "format": body.response_format}
-        make = speech_maker(body.input, body, whole=body.whole)
+        reference = partial(reference_of, body, state.recordings)
+        make = speech_maker(body.input, body, reference, whole=body.whole)
         return await respond(state, request, body.model, body, make)
 
     @router.post("/v1/audio/speech/batch", response_class=Response, summary="Speak several texts")
@@ -41,12 +45,12 @@ def speech_routes(state: ServerState) -> APIRouter:
                 raise InvalidRequest(f"{name} has no meaning in a batch: its audio comes whole", param=name)
         state.models.resolve(body.model)
         with state.admit():
-            return json_response(await _speak_batch(state, request, body))
+            return await _speak_batch(state, request, body)
 
     return router
 
 
-async def _speak_batch(state: ServerState, request: Request, body: BatchBody) -> dict[str, Any]:
+async def _speak_batch(state: ServerState, request: Request, body: BatchBody) -> Response:
     """All items, a few at a time; one that fails fails alone. A client that leaves ends them all."""
     room = asyncio.Semaphore(state.settings.batch_parallel)
     gone = asyncio.Event()
@@ -59,9 +63,13 @@ async def _speak_batch(state: ServerState, request: Request, body: BatchBody) ->
                 if gone.is_set():
                     raise Cancelled("the client has left")
                 state.check_text(item.input)
-                await delivery.start(body.model, speech_maker(item.input, body.item_settings(item), whole=True))
+                settings = body.item_settings(item)
+                reference = partial(reference_of, settings, state.recordings)
+                await delivery.start(body.model, speech_maker(item.input, settings, reference, whole=True))
                 running.add(delivery)
-                return _result(index, delivery, await delivery.pull_whole())
+                if gone.is_set():
+                    raise Cancelled("the client has left")
+                return await state.in_thread(_result, index, delivery, await delivery.pull_whole())
             except OscineError as error:
                 return {"index": index, "status": "error", **body_of(error)}
             finally:
@@ -78,19 +86,28 @@ async def _speak_batch(state: ServerState, request: Request, body: BatchBody) ->
         results = await asyncio.gather(*(one(index, item) for index, item in enumerate(body.items)))
     finally:
         watcher.cancel()
+    if gone.is_set():
+        raise Cancelled("the client has left")
     succeeded = sum(result["status"] == "success" for result in results)
     request.state.facts |= {"model": state.models.resolve(body.model), "items": len(results), "succeeded": succeeded}
-    return {
+    head = {
         "id": f"batch_{secrets.token_hex(8)}",
         "object": "audio.speech.batch",
-        "results": results,
         "total": len(results),
         "succeeded": succeeded,
         "failed": len(results) - succeeded,
     }
+    return Response(await state.in_thread(_joined, head, results), media_type="application/json")
+
+
+def _joined(head: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> bytes:
+    """`head` and the results as one JSON object, written result by result: other threads get their turn in between."""
+    parts = [json.dumps(result).encode("ascii") for result in results]
+    return json.dumps(head)[:-1].encode("ascii") + b', "results": [' + b", ".join(parts) + b"]}"
 
 
 def _result(index: int, delivery: Delivery, data: bytes) -> dict[str, Any]:
+    """What a batch says of an item that was spoken."""
     stream = delivery.run.stream
     return {
         "index": index,

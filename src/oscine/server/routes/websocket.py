@@ -9,10 +9,8 @@ from starlette.websockets import WebSocketState
 
 from oscine.errors import QueueFull
 from oscine.server.errors import body_of
-from oscine.server.session import SpeechSession
+from oscine.server.session import TRY_AGAIN_LATER, SpeechSession
 from oscine.server.state import ServerState
-
-_TRY_AGAIN_LATER = 1013
 
 
 def websocket_routes(state: ServerState) -> APIRouter:
@@ -24,12 +22,11 @@ def websocket_routes(state: ServerState) -> APIRouter:
         await socket.accept()
         try:
             with state.admit():
-                await SpeechSession(state, socket).run()
+                code = await SpeechSession(state, socket).run()
         except QueueFull as error:
             await socket.send_text(json.dumps({"type": "error", **body_of(error)}))
-            await socket.close(_TRY_AGAIN_LATER)
-            return
-        if socket.client_state is WebSocketState.CONNECTED:
-            await socket.close()
+            code = TRY_AGAIN_LATER
+        if WebSocketState.DISCONNECTED not in (socket.client_state, socket.application_state):
+            await socket.close(code)
 
     return router

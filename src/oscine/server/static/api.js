@@ -30,8 +30,15 @@ export async function call(path, options = {}) {
   throw new ApiError(response.status, error);
 }
 
-export async function getJson(path) {
-  return (await call(path)).json();
+// What a GET brings; while the server is still loading the model it is asked again.
+export async function getJson(path, tries = 120) {
+  try {
+    return await (await call(path)).json();
+  } catch (error) {
+    if (error.status !== 503 || tries <= 1) throw error;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    return getJson(path, tries - 1);
+  }
 }
 
 export function postJson(path, body, signal) {

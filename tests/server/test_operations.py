@@ -46,7 +46,8 @@ def test_a_client_that_leaves_ends_its_jobs(client: httpx.Client, state: ServerS
             client.post(SPEECH, json=body(**ENDLESS, **fields), timeout=0.5)
     else:
         with client.stream("POST", SPEECH, json=body(**ENDLESS, **fields)) as response:
-            next(response.iter_raw())
+            chunks = response.iter_raw()  # held: an iterator that is dropped closes the connection
+            next(chunks)
             assert busy(state)
     left = time.monotonic()
     wait_until(lambda: not busy(state), 5)
@@ -60,7 +61,8 @@ def test_more_requests_than_may_be_are_told_when_to_come_back(voices_dir: Path) 
     app = create_app(make_registry(voices_dir), ServerSettings(max_requests=1))
     with serving(app) as url, httpx.Client(base_url=url, timeout=60) as client:
         with client.stream("POST", SPEECH, json=body(**ENDLESS)) as response:
-            next(response.iter_raw())
+            chunks = response.iter_raw()  # held: an iterator that is dropped closes the connection
+            next(chunks)
             refused = client.post(SPEECH, json=body())
             assert refused.status_code == 429
             assert int(refused.headers["retry-after"]) >= 1
@@ -84,7 +86,8 @@ def test_openai_sdk_comes_back_when_it_was_told_to(voices_dir: Path) -> None:
     ):
         sdk.audio.speech.create(**fields)  # it imports a lot the first time
         with client.stream("POST", SPEECH, json=body(**ENDLESS)) as response:
-            next(response.iter_raw())
+            chunks = response.iter_raw()  # held: an iterator that is dropped closes the connection
+            next(chunks)
             answer = pool.submit(sdk.audio.speech.create, **fields)
             wait_until(lambda: answer.done() or rejected(), 60)
             assert not answer.done(), answer.result()

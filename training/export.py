@@ -25,7 +25,7 @@ from training.codec import load_codec
 from training.lm import initialise, model_config
 from training.tokenizer import FRONTEND, build_tokenizer
 
-SAMPLING = {"do_sample": True, "temperature": 0.5, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
+SAMPLING = {"do_sample": True, "temperature": 0.3, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
 SPEAKERS = {"michael": 0}
 RAS_WINDOW = 0
 """No redraw of repeated codes: a sound that lasts for several frames repeats its code, as it should."""
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=SAMPLING["temperature"])
     parser.add_argument("--top-k", type=int, default=SAMPLING["top_k"])
     parser.add_argument("--top-p", type=float, default=SAMPLING["top_p"])
-    parser.add_argument("--fast-factor", type=float, default=1.0, help="what the fast model's logits are multiplied by")
+    parser.add_argument("--fast-factor", type=float, default=2.0, help="what the fast model's logits are multiplied by")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     options = parser.parse_args()
     codec = load_codec(options.codec)

@@ -27,10 +27,10 @@ from oscine.families.auk.family import CHUNK_SIZES, AuKDecoder
 from oscine.families.auk.folder import open_folder
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.pipeline import BASE_STEPS, BASE_SWAY
-from oscine.families.auk.rows import measured_rule
 from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.weights import load_dit, load_thinker
+from oscine.layers.rows import measured_rule
 
 TEXT_TOKENS = 60
 

@@ -21,8 +21,8 @@ from oscine.families.auk.dit_blocks import (
     rope_table,
 )
 from oscine.families.auk.layouts import AuKStepContext, Layout, Packed, Padded, Rope
-from oscine.families.auk.rows import RowRule
 from oscine.layers.norm import RMSNorm
+from oscine.layers.rows import RowRule
 
 
 class RotaryFrequencies(nn.Module):

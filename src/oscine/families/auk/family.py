@@ -28,7 +28,6 @@ from oscine.families.auk.duration import (
 from oscine.families.auk.folder import AuKFolder, open_folder
 from oscine.families.auk.pipeline import BASE_GUIDANCE, BASE_STEPS, BASE_SWAY
 from oscine.families.auk.residency import TransformerHolder, available_bytes, fits, module_bytes
-from oscine.families.auk.rows import measured_rule
 from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
 from oscine.families.auk.steps import AuKInputs, AuKStepModel
 from oscine.families.auk.tasks import (
@@ -41,6 +40,7 @@ from oscine.families.auk.tasks import (
 )
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import load_dit
+from oscine.layers.rows import measured_rule
 from oscine.options import supported_options
 from oscine.seeds import fresh_seed
 from oscine.text.clean import speakable

@@ -144,10 +144,8 @@ def make_source(tmp_path: Path, frames: int = 30, clips: int = 4) -> Source:
     ids = [f"c{i}" for i in range(clips)]
     held = Clips(
         audio=audio,
-        labels=np.zeros(len(audio) // 600, np.uint8),
         starts=np.arange(clips + 1) * frames * FRAME,
         ids=ids,
-        symbols=["<silence>"],
     )
     phase = steady(120.0, frames)
     advance, ends, bend = phase_codes(phase, frames)

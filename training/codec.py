@@ -27,7 +27,8 @@ from training.common import Log, average_into, learning_rate, save
 from training.discriminator import Discriminator, discriminator_loss, generator_losses
 from training.factors import CODEBOOK_SIZE, FRAME, NUM_CODEBOOKS, code_features, read_codebook
 from training.fast_conv import use_fast_kernels
-from training.losses import SpectralLoss, WaveLoss, mel_filters
+from training.heads import ENVELOPE_HOP, PHASE_BLOCK, PHASE_HOP, EnvelopeHead, PhaseHead
+from training.losses import SpectralLoss, WaveLoss
 
 CONFIG = CodecConfig(
     sample_rate=24000,
@@ -56,72 +57,17 @@ CONFIG = CodecConfig(
 SEED = 1
 BATCH, SEGMENT_FRAMES, SKIPPED_FRAMES = 4, 40, 4  # the first frames lack their past and are not compared
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 1e-2, 0.998
-DISCRIMINATOR_RATE, DISCRIMINATOR_ALONE = 4e-4, 60
+DISCRIMINATOR_RATE, DISCRIMINATOR_ALONE = 2e-3, 150
+JUDGED_SAMPLES = 24000  # of each segment, for the discriminator
 SPEECH_LEVEL = 0.08  # root mean square of the clips
 MEL_WEIGHT, MAGNITUDE_WEIGHT, WAVE_WEIGHT = 5.0, 1.0, 1.0
 PHASE_WEIGHT, ENVELOPE_WEIGHT = 1.5, 3.0
-FIRST_STEPS, FIRST_BATCH = (
-    900,
-    8,
-)  # at first the features alone learn what they should hold: beside spectra it takes long
-SCORE_WEIGHT, MATCH_WEIGHT = 0.5, 2.0
+FIRST_STEPS, FIRST_BATCH = 900, 8
+"""At first the features alone learn what they should hold: beside spectra it takes long."""
+JUDGED_MEL_WEIGHT, SCORE_WEIGHT, MATCH_WEIGHT = 3.0, 1.0, 3.0  # once the discriminator judges
+JUDGED_RATE = 0.35  # of the rate: its gradients are noisier
 HELD_OUT_EVERY = 80
 LOG_EVERY, SAVE_EVERY, EVALUATE_EVERY = 25, 100, 500
-
-PHASE_BLOCK = 2
-"""Decoder blocks before the features from which the phase is read in training."""
-
-PHASE_HOP = 50
-"""Samples between two of those features: 24,000 / (20 * 4 * 2 * 3)."""
-
-ENVELOPE_HOP, ENVELOPE_WINDOW, ENVELOPE_BANDS = 300, 900, 60
-"""The spectrum that latents, 300 samples apart, must know of; the window is short enough to show single sounds."""
-
-
-class PhaseHead(nn.Module):
-    """Reads the harmonics of the voice off features in the middle of the decoder; exists only in training."""
-
-    def __init__(self, channels: int, harmonics: int) -> None:
-        super().__init__()
-        self.out = nn.Conv1d(channels, 2 * harmonics, 1)
-        self.register_buffer("numbers", torch.arange(1, harmonics + 1)[None, :, None], persistent=False)
-
-    def forward(self, features: Tensor, phase: Tensor, voiced: Tensor) -> Tensor:
-        """features [B, channel, time], phase and voiced [B, time] → mean squared error where voiced."""
-        angles = 2.0 * torch.pi * phase[:, None] * self.get_buffer("numbers")
-        target = torch.cat([angles.cos(), angles.sin()], dim=1)
-        error = (self.out(features) - target).square().mean(1)
-        return (error * voiced).sum() / voiced.sum().clamp_min(1.0)
-
-
-class EnvelopeHead(nn.Module):
-    """Reads the teacher's log-mel spectrum off features; exists only in training. Time steps are ENVELOPE_HOP apart."""
-
-    def __init__(self, channels: int, stride: int) -> None:
-        super().__init__()
-        self.out = nn.Conv1d(channels, ENVELOPE_BANDS, stride, stride=stride)
-        filters = mel_filters(ENVELOPE_WINDOW // 2 + 1, ENVELOPE_BANDS, CONFIG.sample_rate)
-        self.register_buffer("filters", filters, persistent=False)
-        self.register_buffer("hann", torch.hann_window(ENVELOPE_WINDOW), persistent=False)
-
-    def target(self, audio: Tensor) -> Tensor:
-        """Log-mel spectra [B, band, step] centred in steps of audio [B, 1, sample]."""
-        side = (ENVELOPE_WINDOW - ENVELOPE_HOP) // 2
-        hann = self.get_buffer("hann")
-        spectrum = torch.stft(
-            F.pad(audio[:, 0], (side, side)),
-            ENVELOPE_WINDOW,
-            ENVELOPE_HOP,
-            window=hann,
-            center=False,
-            return_complex=True,
-        )
-        return (self.get_buffer("filters") @ spectrum.abs() * (2.0 / ENVELOPE_WINDOW)).clamp_min(1e-4).log()
-
-    def forward(self, features: Tensor, target: Tensor) -> Tensor:
-        """Mean distance of what features [B, channel, time] say from `target`, the first SKIPPED_FRAMES left out."""
-        at = SKIPPED_FRAMES * FRAME // ENVELOPE_HOP
-        return F.l1_loss(self.out(features)[..., at:], target[..., at:])
 
 
 def middle_features(codec: Codec, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,9 +105,8 @@ class Trainer:
         use_fast_kernels(self.codec)
         channels = CONFIG.decoder_dim >> PHASE_BLOCK
         self.head = PhaseHead(channels, 6).to(device)
-        self.envelopes = nn.ModuleList(
-            [EnvelopeHead(CONFIG.latent_dim, 1), EnvelopeHead(channels, ENVELOPE_HOP // PHASE_HOP)]
-        ).to(device)
+        sizes = ((CONFIG.latent_dim, 1), (channels, ENVELOPE_HOP // PHASE_HOP))
+        self.envelopes = nn.ModuleList(EnvelopeHead(*size, CONFIG.sample_rate) for size in sizes).to(device)
         self.spectral, self.wave = SpectralLoss(CONFIG.sample_rate).to(device), WaveLoss(CONFIG.sample_rate).to(device)
         self.discriminator = Discriminator(level=SPEECH_LEVEL).to(device)
         learning = [p for p in self.codec.parameters() if p.requires_grad]
@@ -195,14 +140,18 @@ class Trainer:
         features, phase, envelope = self._middle(batch)
         output, audio = audio_from(self.codec, features)[..., skip:], batch.audio[..., skip:]
         mel, magnitude = self.spectral(output, audio)
-        wave = self.wave(output, audio)
-        total = MEL_WEIGHT * mel + MAGNITUDE_WEIGHT * magnitude + WAVE_WEIGHT * wave
+        wave, judged = self.wave(output, audio), self.judged >= DISCRIMINATOR_ALONE
+        total = (JUDGED_MEL_WEIGHT if judged else MEL_WEIGHT) * mel
+        total = total + MAGNITUDE_WEIGHT * magnitude + WAVE_WEIGHT * wave
         total = total + PHASE_WEIGHT * phase + ENVELOPE_WEIGHT * envelope
         if judge:
-            self._teach_discriminator(audio, output.detach(), progress, log)
-            if self.judged > DISCRIMINATOR_ALONE:
-                total = total + self._judge(output, audio, log)
-        norm = self._descend(total, progress)
+            spare = audio.shape[-1] - JUDGED_SAMPLES
+            at = int(torch.randint(0, spare + 1, (1,), generator=self.generator))
+            real, fake = (x[..., at : at + JUDGED_SAMPLES] for x in (audio, output))
+            self._teach_discriminator(real, fake.detach(), progress, log)
+            if judged:
+                total = total + self._judge(fake, real, log)
+        norm = self._descend(total, progress, JUDGED_RATE if judged else 1.0)
         log.add(mel=mel, mag=magnitude, wave=wave, phase=phase, envelope=envelope, norm=norm)
 
     def first_step(self, progress: float, log: Log) -> None:
@@ -221,13 +170,14 @@ class Trainer:
         phase = self.head(features[..., at:], batch.phase[:, at:], batch.voiced[:, at:])
         early, late = self.envelopes
         target = early.target(batch.audio)
-        return features, phase, 0.5 * (early(latents, target) + late(features, target))
+        at = SKIPPED_FRAMES * FRAME // ENVELOPE_HOP
+        return features, phase, 0.5 * (early(latents, target, at) + late(features, target, at))
 
-    def _descend(self, loss: Tensor, progress: float) -> Tensor:
+    def _descend(self, loss: Tensor, progress: float, share: float = 1.0) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.learning, 2.0)
-        self._set_rate(self.optimizer, progress, PEAK_RATE)
+        self._set_rate(self.optimizer, progress, share * PEAK_RATE)
         self.optimizer.step()
         average_into(self.averaged, self.codec, min(AVERAGE_DECAY, self.step / (self.step + 10)))
         self.step += 1
@@ -323,7 +273,7 @@ def export(codec: Codec, folder: Path) -> None:
 def run(trainer: Trainer, minutes: float, judge_from: float, max_steps: int | None = None) -> None:
     """Trains until `minutes` of training time are spent in all runs together.
 
-    From the share `judge_from` of the time on, every second step has the discriminator.
+    From the share `judge_from` of the time on, the discriminator learns and, once it has, judges.
     """
     log, last = Log(trainer.out), time.perf_counter()
     while trainer.seconds < minutes * 60 and (max_steps is None or trainer.step < max_steps):
@@ -331,7 +281,7 @@ def run(trainer: Trainer, minutes: float, judge_from: float, max_steps: int | No
         if trainer.step < FIRST_STEPS:
             trainer.first_step(progress, log)
         else:
-            trainer.train_step(progress, log, judge=progress >= judge_from and trainer.step % 2 == 0)
+            trainer.train_step(progress, log, judge=progress >= judge_from)
         now = time.perf_counter()
         trainer.seconds, last = trainer.seconds + now - last, now
         if trainer.step % LOG_EVERY == 0:

@@ -195,10 +195,8 @@ def check_folder(path: Path) -> list[str]:
     return problems
 
 
-def parse_mix(words: str | None) -> Mapping[str, float]:
-    """The text mix of `kind=share,kind=share`; None gives the default."""
-    if words is None:
-        return texts.DEFAULT_MIX
+def parse_mix(words: str) -> Mapping[str, float]:
+    """The text mix of `kind=share,kind=share`."""
     try:
         return {kind: float(share) for kind, share in (item.split("=") for item in words.split(","))}
     except ValueError as error:
@@ -211,7 +209,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--voice", default="am_michael", help="a voice of Kokoro (default %(default)s)")
     parser.add_argument("--hours", type=float, default=1.0, help="audio wanted in all (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="decides the texts (default %(default)s)")
-    parser.add_argument("--mix", help="share of each kind of text, for example example=0.5,number=0.2,short=0.3")
+    parser.add_argument(
+        "--mix",
+        type=parse_mix,
+        default=texts.DEFAULT_MIX,
+        help="share of each kind of text, for example example=0.5,number=0.2,short=0.3",
+    )
     parser.add_argument("--exclude", type=Path, action="append", default=[], help="data folder whose texts to avoid")
     parser.add_argument("--texts", type=Path, help="speak the lines of this file instead (for example heldout.txt)")
     parser.add_argument("--id-prefix", default="", help="put before each id, to join folders later")
@@ -235,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         rows = [row for path in [options.out, *options.exclude] for row in texts.read_meta(path)]
         taken = {name for row in rows for name in texts.sentence_keys(str(row["text"]))}
-        source = texts.stream(options.seed, mix=parse_mix(options.mix), taken=taken)
+        source = texts.stream(options.seed, mix=options.mix, taken=taken)
         limits = {"hours": options.hours}
     teacher = Teacher(options.voice, options.cache)
     refused = generate(teacher, options.voice, folder, source, max_load=options.max_load, **limits)

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_quantizer import VectorQuantizer
-from training.codec import HELD_OUT_EVERY, PHASE_HOP, export, load_codec
+from training.codec import HELD_OUT_EVERY, export, load_codec
 from training.coded import Segments, Source
 from training.common import Log, learning_rate
 from training.factors import CODEBOOK_SIZE, DELAY, FRAME, NUM_CODEBOOKS
 from training.fast_conv import use_fast_kernels
+from training.heads import PHASE_HOP
 
 SEED = 1
 BATCH, SEGMENT_FRAMES, SKIPPED_FRAMES = 4, 40, 4

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from training import texts
-from training.data import MAX_SECONDS, MIN_SECONDS, drop_torn_line
+from training.data import MAX_SECONDS, MIN_SECONDS, drop_torn_line, parse_mix
 from training.dataset import load_clips, read_meta
 from training.factors import (
     FRAME,
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> None:
     rows = texts.read_meta(options.out)
     folders = [options.out, *options.exclude]
     taken = {key for path in folders for row in texts.read_meta(path) for key in texts.sentence_keys(str(row["text"]))}
-    source = texts.stream(options.seed, taken=taken)
+    source = texts.stream(options.seed, mix=options.mix, taken=taken)
     seconds, begin = sum(int(str(r["samples"])) for r in rows) / SAMPLE_RATE, time.perf_counter()
     codes = load_file(codes_path) if (codes_path := options.out / "codes.safetensors").exists() else {}
     lines: list[dict[str, Any]] = []
@@ -150,6 +150,9 @@ def main() -> None:
     parser.add_argument("--voice", default="am_michael")
     parser.add_argument("--hours", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=2, help="decides the texts")
+    parser.add_argument(
+        "--mix", type=parse_mix, default=texts.DEFAULT_MIX, help="share of each kind of text, as in data"
+    )
     parser.add_argument("--exclude", type=Path, action="append", default=[], help="data folder whose texts to avoid")
     parser.add_argument("--id-prefix", default="p", help="put before each id")
     parser.add_argument("--cache", type=Path, default=CACHE)

@@ -9,10 +9,11 @@ import pytest
 import soundfile
 import torch
 from training import codec as codec_module
-from training.codec import PHASE_HOP, PhaseHead, initialise, start_codebooks
+from training.codec import initialise, start_codebooks
 from training.coded import Segments, Source
 from training.common import Log
 from training.dataset import Clips
+from training.discriminator import Discriminator
 from training.encoder import code_losses, layers_of, separate_directions
 from training.factors import (
     ADVANCES,
@@ -29,6 +30,7 @@ from training.factors import (
     phase_codes,
     sounds,
 )
+from training.heads import PHASE_HOP, PhaseHead
 from training.lm_data import LEAD, TAIL, speech_frames
 from training.losses import WaveLoss
 from training.plans import features, plan_codes
@@ -204,6 +206,7 @@ def test_a_codec_run_learns_and_resumes_where_it_stopped(tmp_path: Path, monkeyp
     monkeypatch.setattr(codec_module, "use_fast_kernels", lambda module: None)
     monkeypatch.setattr(codec_module, "read_codebook", lambda path: ([], CENTRES))
     monkeypatch.setattr(codec_module, "DISCRIMINATOR_ALONE", 0)
+    monkeypatch.setattr(codec_module, "JUDGED_SAMPLES", 2400)
     segments = Segments([make_source(tmp_path)], held_out_every=4)
 
     def trainer() -> codec_module.Trainer:
@@ -252,3 +255,12 @@ def test_an_encoder_that_hears_the_code_vectors_finds_the_codes(tmp_path: Path) 
     assert last.shape[1] == codec.config.latent_dim
     assert found[-1] == 1.0  # what is left after the true codes of the others is the last one's own vector
     assert code_features(CENTRES).shape == (codec.config.semantic_codebook_size, codec.config.codebook_dim)
+
+
+def test_fresh_discriminator_passes_on_what_it_hears() -> None:
+    torch.manual_seed(0)
+    discriminator = Discriminator(level=0.1)
+    speech = 0.1 * torch.randn(2, 1, 9600)
+    for scores, heard in discriminator(speech):
+        assert all(0.3 < float(part.detach().std()) < 3.0 for part in heard)
+        assert float(scores.detach().std()) > 0.3

@@ -1,7 +1,10 @@
 """Load on a speech server: closed loops of N users, then arrivals at random times. The last line of stdout is JSON.
 
-    python benchmarks/serve.py --model FOLDER              starts a server of its own
+    python benchmarks/serve.py                             starts a server of its own, with the bundled voice
+    python benchmarks/serve.py --model FOLDER              the same with another model
     python benchmarks/serve.py --url http://127.0.0.1:8000 measures a running one, ours or another of the same API
+
+stderr says what is going on, every few seconds. A load ends after `--requests` or `--seconds`, whichever comes first.
 
 Definitions, as speech servers publish them, all seen from the client, over loopback unless --url says otherwise:
 
@@ -14,6 +17,7 @@ Definitions, as speech servers publish them, all seen from the client, over loop
 - open_R: R requests a second arrive on average, at exponential distances, whether or not earlier ones are done; so a
   server that is too slow shows in `ttfa_s`, not in fewer requests.
 - `failures`: how many requests failed, by HTTP status or kind of transport error. They count in nothing else.
+- `unfinished`: requests that were broken off because the load's `--seconds` were over. They count in nothing else.
 
 Each request speaks one of five sentences (50 to 66 characters) with its number as seed. Needs httpx (the `dev` extra).
 """
@@ -32,10 +36,11 @@ import random
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -49,6 +54,10 @@ SENTENCES = (
     "Turn left at the old mill, then follow the river for about a mile.",
 )
 PCM_RATE = 24_000
+TOLD_S = 5.0
+"""How often stderr says how far a load is."""
+READY_S = 300.0
+"""How long a server may take to become ready."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,27 +98,70 @@ async def ask(client: httpx.AsyncClient, model: str, number: int, extra: dict[st
     return Outcome(ttfa_s=first - began, total_s=total, audio_s=size / 2 / PCM_RATE, underrun_s=underrun)
 
 
-async def closed_loop(client: httpx.AsyncClient, args: argparse.Namespace, users: int) -> list[Outcome]:
+@dataclass(kw_only=True)
+class Load:
+    """Requests under way and done. `number` is how many there are to be."""
+
+    name: str
+    number: int
+    began: float = field(default_factory=time.perf_counter)
+    asked: int = 0
+    done: list[Outcome] = field(default_factory=list)
+
+    async def ask(self, client: httpx.AsyncClient, args: argparse.Namespace, number: int) -> None:
+        """Speaks one sentence and keeps its outcome."""
+        self.asked += 1
+        self.done.append(await ask(client, args.served, number, args.extra))
+
+    async def tell(self) -> None:
+        """Says on stderr how far it is, until it is cancelled."""
+        while True:
+            await asyncio.sleep(TOLD_S)
+            failed = sum(bool(outcome.failure) for outcome in self.done)
+            seconds = time.perf_counter() - self.began
+            say(f"{self.name}: {len(self.done)} of {self.number} done, {failed} failed, {seconds:.0f} s")
+
+
+async def closed_loop(client: httpx.AsyncClient, args: argparse.Namespace, users: int, load: Load) -> None:
     """Each of `users` asks again as soon as it has its answer, until all requests are done."""
-    numbers = iter(range(max(args.requests, users)))
-    done: list[Outcome] = []
+    numbers = iter(range(load.number))
 
     async def user() -> None:
         for number in numbers:
-            done.append(await ask(client, args.served, number, args.extra))
+            await load.ask(client, args, number)
 
     await asyncio.gather(*(user() for _ in range(users)))
-    return done
 
 
-async def open_loop(client: httpx.AsyncClient, args: argparse.Namespace, rate: float) -> list[Outcome]:
+async def open_loop(client: httpx.AsyncClient, args: argparse.Namespace, rate: float, load: Load) -> None:
     """Requests arrive at random, `rate` a second on average, whether or not earlier ones are done."""
     draw = random.Random(1)
-    tasks = []
-    for number in range(args.requests):
-        await asyncio.sleep(draw.expovariate(rate))
-        tasks.append(asyncio.create_task(ask(client, args.served, number, args.extra)))
-    return list(await asyncio.gather(*tasks))
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(load.number):
+            await asyncio.sleep(draw.expovariate(rate))
+            tasks.create_task(load.ask(client, args, number))
+
+
+async def warm_up(client: httpx.AsyncClient, args: argparse.Namespace, load: Load) -> None:
+    """A few requests one after the other."""
+    for number in range(load.number):
+        await load.ask(client, args, number)
+
+
+async def run(load: Load, work: Coroutine[None, None, None], seconds: float | None) -> dict[str, object]:
+    """The summary of a load, after its `work` or after so many seconds."""
+    say(f"{load.name}: {load.number} requests" + (f", {seconds:g} s at most" if seconds else ""))
+    teller = asyncio.create_task(load.tell())
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work
+    teller.cancel()
+    return summary(load.done, time.perf_counter() - load.began) | {"unfinished": load.asked - len(load.done)}
+
+
+def say(text: str) -> None:
+    """One line of progress on stderr."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def summary(outcomes: list[Outcome], wall_s: float) -> dict[str, object]:
@@ -141,58 +193,67 @@ def percentiles(values: list[float]) -> dict[str, float] | None:
 
 
 @contextlib.contextmanager
-def server(args: argparse.Namespace) -> Iterator[str]:
-    """The URL to measure: the one given, or that of a server started here and stopped at the end."""
+def server(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The URL to measure, of the server given or of one started here and stopped at the end, and why it has ended."""
     if args.url:
-        yield args.url
+        yield args.url, lambda: ""
         return
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "oscine", "serve", *([args.model] if args.model else []), "--port", str(port)]
     command += ["--offline", "--device", args.device] + (["--threads", str(args.threads)] if args.threads else [])
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
+    say(f"starting {' '.join(command[1:])}")
+    with tempfile.TemporaryFile() as log, subprocess.Popen(command, stderr=log) as process:
+
+        def ended() -> str:
+            if process.poll() is None:
+                return ""
+            log.seek(0)
+            return f"the server ended with {process.returncode}:\n{log.read().decode(errors='replace').strip()}"
+
+        try:
+            yield f"http://127.0.0.1:{port}", ended
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
-async def wait_ready(client: httpx.AsyncClient, seconds: float = 300.0) -> None:
-    """Returns once the server is ready; an error after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+async def wait_ready(client: httpx.AsyncClient, ended: Callable[[], str]) -> None:
+    """Returns once the server is ready; exits with an error when it has ended or takes too long."""
+    began = told = time.monotonic()
+    while (now := time.monotonic()) < began + READY_S:
+        if reason := ended():
+            raise SystemExit(reason)
         with contextlib.suppress(httpx.TransportError):
-            if (await client.get("/ready")).status_code == 200:
+            if (await client.get("/ready", timeout=10)).status_code == 200:
+                say(f"the server is ready after {now - began:.1f} s")
                 return
+        if now > told + TOLD_S:
+            told = now
+            say(f"waiting for the server to be ready, {now - began:.0f} s")
         await asyncio.sleep(0.2)
     raise SystemExit("the server did not become ready")
 
 
-async def measure(url: str, args: argparse.Namespace) -> dict[str, object]:
+async def measure(url: str, ended: Callable[[], str], args: argparse.Namespace) -> dict[str, object]:
     """All loads one after the other, after a few requests to warm up."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
-        await wait_ready(client)
+        await wait_ready(client, ended)
         args.served = args.served or (await client.get("/v1/models")).json()["data"][0]["id"]
-        for number in range(args.warmup):
-            await ask(client, args.served, number, args.extra)
+        warm = Load(name="warm-up", number=args.warmup)
+        await run(warm, warm_up(client, args, warm), args.seconds)
         loads: dict[str, object] = {}
         for users in args.users:
-            loads[f"closed_{users}"] = await timed(f"{users} users", closed_loop(client, args, users))
+            load = Load(name=f"closed_{users}", number=max(args.requests, users))
+            loads[load.name] = await run(load, closed_loop(client, args, users, load), args.seconds)
+            print(f"{load.name:18} {json.dumps(loads[load.name])}", flush=True)
         for rate in args.rates:
-            loads[f"open_{rate:g}"] = await timed(f"{rate:g} arrivals/s", open_loop(client, args, rate))
+            load = Load(name=f"open_{rate:g}", number=args.requests)
+            loads[load.name] = await run(load, open_loop(client, args, rate, load), args.seconds)
+            print(f"{load.name:18} {json.dumps(loads[load.name])}", flush=True)
         return loads
-
-
-async def timed(name: str, load: Awaitable[list[Outcome]]) -> dict[str, object]:
-    """Runs one load, prints it as a line and returns its summary."""
-    began = time.perf_counter()
-    outcomes = await load
-    result = summary(outcomes, time.perf_counter() - began)
-    print(f"{name:18} {json.dumps(result)}", flush=True)
-    return result
 
 
 def main() -> None:
@@ -202,14 +263,15 @@ def main() -> None:
     parser.add_argument("--served", help="id of the model to ask for; default: the server's first")
     parser.add_argument("--users", type=int, nargs="*", default=[1, 4, 16])
     parser.add_argument("--rates", type=float, nargs="*", default=[1.0], help="arrivals a second of the open loops")
-    parser.add_argument("--requests", type=int, default=32, help="a load")
+    parser.add_argument("--requests", type=int, default=32, help="of a load")
+    parser.add_argument("--seconds", type=float, help="of a load at most; default: as long as its requests take")
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--extra", type=json.loads, default={}, metavar="JSON", help="more fields of every request")
     args = parser.parse_args()
-    with server(args) as url:
-        loads = asyncio.run(measure(url, args))
+    with server(args) as (url, ended):
+        loads = asyncio.run(measure(url, ended, args))
     print(json.dumps({"model": args.served, "url": args.url, **environment(args), "loads": loads}))
 
 

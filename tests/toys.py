@@ -176,7 +176,8 @@ class ToyFlow:
         for slot, latents in zip(slots, x.unbind(0), strict=True):
             slot.latents, slot.index = latents, slot.index + 1
             last = slot.index == len(slot.grid) - 1
-            outs.append(StepOut(frames=list(latents.numpy()), finish="stop") if last else StepOut())
+            share = slot.index / (len(slot.grid) - 1)
+            outs.append(StepOut(frames=list(latents.numpy()), finish="stop") if last else StepOut(progress=share))
         return outs
 
     def snapshot(self, job: Job) -> object:

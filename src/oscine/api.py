@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,8 @@ from oscine.types import (
     Timings,
     Voice,
 )
+
+_log = logging.getLogger(__name__)
 
 BUNDLED_NAME = "oscine-default"
 
@@ -87,6 +90,7 @@ def load(
     precision = choose_dtype(dtype, where)
     folder = resolve_source(source, revision=revision, offline=offline)
     family = families.load_family(folder, name=_name(source, folder), device=where, dtype=precision)
+    _log.info("loaded %s, licence: %s", family.capabilities.model, family.capabilities.licence)
     return Model(family, engine or Engine(engine_options), VoiceStore(voices_dir), owns_engine=engine is None)
 
 
@@ -138,18 +142,27 @@ class Model:
         voice: str | Voice | None = None,
         ref_audio: AudioSource | None = None,
         ref_text: str | None = None,
+        description: str | None = None,
         on_progress: Callable[[float], None] | None = None,
         **options: Unpack[RequestOptions],
     ) -> Result:
         """Speaks `text` (any length) and returns the whole audio.
 
         `voice` is a name of `voices` or a `Voice`; `ref_audio` (a file, bytes, or `(samples, rate)`) with the exact
-        transcript `ref_text` clones one on the fly. `options` are the fields in `capabilities.options`; an option this
-        model cannot honour is an `UnsupportedFeature`. No `seed` means a fresh one, reported in the result.
+        transcript `ref_text` clones one on the fly; `description` is a voice in words, for a model that takes them
+        (`instructions` over HTTP). `options` are the fields in `capabilities.options`; an option this model cannot
+        honour is an `UnsupportedFeature`. No `seed` means a fresh one, reported in the result.
         """
-        return self.finish(
-            self.stream(text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, on_progress=on_progress, **options)
+        stream = self.stream(
+            text,
+            voice=voice,
+            ref_audio=ref_audio,
+            ref_text=ref_text,
+            description=description,
+            on_progress=on_progress,
+            **options,
         )
+        return self.finish(stream)
 
     def stream(
         self,
@@ -158,6 +171,7 @@ class Model:
         voice: str | Voice | None = None,
         ref_audio: AudioSource | None = None,
         ref_text: str | None = None,
+        description: str | None = None,
         on_progress: Callable[[float], None] | None = None,
         **options: Unpack[RequestOptions],
     ) -> SpeechStream:
@@ -165,7 +179,7 @@ class Model:
 
         Everything that can be refused is refused by this call, before the first chunk.
         """
-        plan = self.plan(text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, **options)
+        plan = self.plan(text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, description=description, **options)
         return SpeechStream(self._family, self._engine, plan, on_progress=on_progress)
 
     def plan(
@@ -175,6 +189,7 @@ class Model:
         voice: str | Voice | None = None,
         ref_audio: AudioSource | None = None,
         ref_text: str | None = None,
+        description: str | None = None,
         **options: Unpack[RequestOptions],
     ) -> Plan:
         """What would be spoken: pieces, what the text becomes, budgets and seeds. Checks everything, runs nothing."""
@@ -184,7 +199,7 @@ class Model:
                 voice=self._voice(voice),
                 ref_audio=None if ref_audio is None else read_audio(ref_audio),
                 ref_text=ref_text,
-                **options,
+                **_with_words(options, "description", description),
             )
         )
 
@@ -198,20 +213,23 @@ class Model:
         *,
         task: str | None = None,
         slots: Mapping[str, str] | None = None,
+        instruction: str | None = None,
         ref_text: str | None = None,
         **options: Unpack[RequestOptions],
     ) -> Result:
-        """`audio` changed by a named task (`slots` fill its template) or by `instructions` of your own.
+        """`audio` changed by a named task (`slots` fill its template) or by an `instruction` of your own.
 
         `ref_text`, the words in `audio`, lets tasks that change words estimate the new length. The model's page in the
         docs lists its tasks. Raises `UnsupportedFeature` for a model without the task, `InvalidRequest` for its slots.
         """
+        if task is None and slots:
+            raise InvalidRequest("slots fill the template of a task; name the task too", param="slots")
         request = Request(
             task="edit",
             audio=None if audio is None else read_audio(audio, param="audio"),
             edit=None if task is None else Edit(name=task, slots=dict(slots or {})),
             ref_text=ref_text,
-            **options,
+            **_with_words(options, "instruction", instruction),
         )
         return self.finish(self.run(request))
 
@@ -302,6 +320,15 @@ def _name(source: str | os.PathLike[str] | None, folder: Path) -> str:
     if source is None:
         return BUNDLED_NAME
     return folder.name if Path(source).is_dir() else str(source)
+
+
+def _with_words(options: RequestOptions, name: str, words: str | None) -> RequestOptions:
+    """`options` with the argument `name` as its `instructions`, which is what the field is called over HTTP."""
+    if words is None:
+        return options
+    if options.get("instructions") is not None:
+        raise InvalidRequest(f"{name} and instructions are one field; give one of them", param=name)
+    return {**options, "instructions": words}
 
 
 def _heard(audio: AudioSource) -> AudioInput:

@@ -6,6 +6,7 @@ so that both are the same samples.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PROGRESS_S = 0.25
+"""How often a request that gives no audio is looked at to tell how far it is."""
+
 PIECES_AHEAD = 4
 """Pieces of one request in the engine at a time: enough to batch, few enough to bound memory."""
 
@@ -56,6 +60,7 @@ class SpeechStream:
         self.sample_rate = family.capabilities.sample_rate
         self._family, self._engine = family, engine
         self._on_progress = on_progress
+        self._told = 0.0
         self._queues: list[queue.SimpleQueue[Event]] = [queue.SimpleQueue() for _ in plan.jobs]
         self._submitted = 0
         self._cancelled = threading.Event()
@@ -113,6 +118,17 @@ class SpeechStream:
         if self._cancelled.is_set() and len(self._reports) < len(self.plan.jobs):
             return "cancelled"
         return max((r.finish_reason for r in self._reports), key=SEVERITY.index, default="stop")
+
+    @property
+    def progress(self) -> float:
+        """Share of the request that is done, 0 to 1: its pieces, and of the current one its steps where it has any."""
+        ended, count = len(self._reports), len(self.plan.jobs)
+        return (ended + min(self.plan.jobs[ended].progress, 1.0)) / count if ended < count else 1.0
+
+    @property
+    def num_frames(self) -> int:
+        """Frames made so far, those of pieces under way too."""
+        return sum(len(job.frames) for job in self.plan.jobs)
 
     @property
     def pieces(self) -> tuple[PieceReport, ...]:
@@ -180,7 +196,7 @@ class SpeechStream:
 
     def _piece(self, number: int, job: Job) -> Iterator[AudioChunk | TextChunk]:
         begin = self._num_samples
-        while isinstance(event := self._queues[number].get(), AudioChunk | TextChunk):
+        while isinstance(event := self._next_event(number), AudioChunk | TextChunk):
             if isinstance(event, AudioChunk):
                 yield from self._ready(self._joiner.push(event.samples))
             elif not self._cancelled.is_set():
@@ -191,6 +207,20 @@ class SpeechStream:
             raise event.error
         yield from self._ready(self._joiner.end_piece(last=number == len(self.plan.jobs) - 1))
         self._report(number, job, event, begin)
+
+    def _next_event(self, number: int) -> Event:
+        """The next event of a piece; while there is none, how far it is is told to who wants to know."""
+        while self._on_progress:
+            self._tell_progress()
+            with contextlib.suppress(queue.Empty):
+                return self._queues[number].get(timeout=PROGRESS_S)
+        return self._queues[number].get()
+
+    def _tell_progress(self) -> None:
+        share = self.progress
+        if self._on_progress and share != self._told:
+            self._told = share
+            self._on_progress(share)
 
     def _ready(self, samples: Samples) -> Iterator[AudioChunk]:
         if len(samples) and not self._cancelled.is_set():
@@ -216,8 +246,7 @@ class SpeechStream:
                 duration_s=(self._num_samples - begin) / self.sample_rate,
             )
         )
-        if self._on_progress:
-            self._on_progress((number + 1) / len(self.plan.jobs))
+        self._tell_progress()
 
 
 def collect(stream: SpeechStream) -> Samples:

@@ -209,6 +209,8 @@ class Job:
     attempt: int = 0
     frames: list[Any] = field(default_factory=list)
     """Frames accepted so far, in order; a job that continues this one reads them when it has ended."""
+    progress: float = 0.0
+    """Share of its work that is done, 0 to 1, where that is known; 0 until it ends where it is not."""
     outcome: Done | Failed | None = None
     """The terminal event, once there is one."""
 
@@ -224,11 +226,15 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class StepOut:
-    """What one step gave one job: frames (maybe none yet), whether the model itself ended it, or what went wrong."""
+    """What one step gave one job: frames (maybe none yet), whether the model itself ended it, or what went wrong.
+
+    `progress` is the share of its steps that the job has done, 0 to 1, for families that know how many there are.
+    """
 
     frames: Sequence[Any] = ()
     finish: Literal["stop", "length"] | None = None
     error: Exception | None = None
+    progress: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,7 +327,10 @@ class JointDecoder(ABC):
     @classmethod
     @abstractmethod
     def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
-        """What `push` of each decoder with its frames would give; all are of this class and of one family."""
+        """What `push` of each decoder with its frames would give; all are of this class and of one family.
+
+        If it raises, every decoder is as it was before, so that each can be pushed by itself.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,11 @@ def test_it_cannot_clone_and_says_so(voice: oscine.Model) -> None:
         voice.stream("Hello.", ref_audio=(noise, 24000), ref_text="x")
 
 
+def test_the_licence_is_said_at_load(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="oscine"), oscine.load(offline=True) as model:
+        assert f"loaded {model.capabilities.model}, licence: {model.capabilities.licence}" in caplog.messages
+
+
 def test_the_package_stays_small_and_says_where_it_comes_from() -> None:
     folder: Path = bundled_folder()
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < LIMIT_BYTES

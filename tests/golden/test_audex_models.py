@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 
 DENSE_TOL, HYBRID_TOL, AUDIO_TOL = 2e-5, 5e-5, 2e-5
 LM = DenseLM | HybridLM
+Model = TypeVar("Model", DenseLM, HybridLM)
 
 
 def prefill(model: LM, embeddings: Tensor) -> tuple[Tensor, Any]:
@@ -39,20 +41,21 @@ def greedy(model: LM, hidden: Tensor, lane: Any, count: int) -> tuple[list[int],
         logits = model.logits(model.decode(pair, [lane]))[0]
 
 
-def dense_of(path: Path) -> tuple[DenseLM, dict[str, Tensor]]:
+def model_of(path: Path, build: Callable[[Any], Model]) -> tuple[Model, dict[str, Tensor]]:
+    """What `build` makes of a fixture's configuration, with its weights; and all its tensors."""
     tensors, meta = read(path)
     with torch.device("meta"):
-        model = DenseLM(DenseConfig.from_dict(meta["config"]))
+        model = build(meta["config"])
     fill(model, tensors)
     return model, tensors
+
+
+def dense_of(path: Path) -> tuple[DenseLM, dict[str, Tensor]]:
+    return model_of(path, lambda config: DenseLM(DenseConfig.from_dict(config)))
 
 
 def hybrid_of(path: Path) -> tuple[HybridLM, dict[str, Tensor]]:
-    tensors, meta = read(path)
-    with torch.device("meta"):
-        model = HybridLM(HybridConfig.from_dict(meta["config"]))
-    fill(model, tensors)
-    return model, tensors
+    return model_of(path, lambda config: HybridLM(HybridConfig.from_dict(config)))
 
 
 @torch.inference_mode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,14 @@ import oscine
 from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.family import AudexFamily, load
 from oscine.families.audex.speech_decoder import Chunk
+from tests.gpu import NEEDS_CUDA
 from tests.unit.audex_models import tiny_folder
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    *NEEDS_CUDA,
     pytest.mark.timeout(300),
 ]
 DEVICE = "cuda"
-
-
-@pytest.fixture(autouse=True)
-def _full_precision() -> Iterator[None]:
-    """Convolutions in TF32 would hide what is compared here."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = before
 
 
 def family_on(device: str, dtype: torch.dtype, golden_root: Path) -> AudexFamily:

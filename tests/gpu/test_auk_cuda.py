@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,11 @@ import oscine
 from oscine.families.auk import AuKPipeline, AuKRequest
 from oscine.families.auk.compiled import VAE_BUCKETS, WARM_FRAMES, WARM_REF_FRAMES, Granularity
 from oscine.families.auk.graphs import captured
+from tests.gpu import NEEDS_CUDA
 from tests.unit.auk_factory import TINY_ARCH, write_released
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    *NEEDS_CUDA,
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # inductor's own import
     pytest.mark.timeout(900),
 ]
@@ -27,15 +26,6 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_released(tmp_path_factory.mktemp("auk"))
-
-
-@pytest.fixture(autouse=True)
-def _full_precision() -> Iterator[None]:
-    """Convolutions in TF32 would hide what is compared here."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = before
 
 
 def request(seconds: float, *, clip: bool = False, tokens: int = 9) -> AuKRequest:

@@ -22,6 +22,7 @@ import oscine
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.server.app import create_app
 from oscine.server.models import ModelRegistry, ModelSpec
+from oscine.server.run import protocols
 from oscine.server.state import ServerSettings
 from tests.unit.auk_factory import write_released
 
@@ -46,13 +47,18 @@ def make_registry(voices_dir: Path, *names: str, engine: Engine | None = None, *
 
 
 @contextlib.contextmanager
-def serving(app: Any, **options: Any) -> Iterator[str]:
-    """The base URL of a real uvicorn that serves `app` until the block is left."""
+def serving(app: Any, *, send_buffer: int | None = None, **options: Any) -> Iterator[str]:
+    """The base URL of a real uvicorn that serves `app`, as `oscine serve` does, until the block is left.
+
+    `send_buffer` bounds the bytes that the kernel takes for a connection whose client does not read.
+    """
     with socket.socket() as listener:
+        if send_buffer:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         port = listener.getsockname()[1]
-        options = {"timeout_graceful_shutdown": 2} | options
+        options = {"timeout_graceful_shutdown": 2} | protocols() | options
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -105,7 +111,7 @@ def client(base_url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="session")
 def families_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with a tiny model of each family; recordings of two seconds at most."""
+    """A server with a tiny model of each family; recordings of two seconds at most, progress told all the time."""
     if not AUDEX.is_dir():
         pytest.skip(f"no miniature Audex checkpoint in {AUDEX.parent}")
     engine = Engine(EngineOptions(memory_bytes=1 << 30, max_waiting=None))
@@ -115,7 +121,7 @@ def families_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ModelSpec(id=name, load=partial(oscine.load, folder, **options), num_bytes=1)
         for name, folder in folders.items()
     ]
-    with serving(create_app(ModelRegistry(specs, engine), ServerSettings(max_audio_s=2.0))) as url:
+    with serving(create_app(ModelRegistry(specs, engine), ServerSettings(max_audio_s=2.0, progress_s=0.001))) as url:
         yield url
 
 

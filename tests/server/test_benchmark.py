@@ -38,6 +38,25 @@ def test_what_fails_is_counted_by_kind_and_nowhere_else(base_url: str) -> None:
     assert (load["failed"], load["failures"], load["ttfa_s"], load["requests_per_s"]) == (3, {"400": 3}, None, 0)
 
 
+def test_a_load_ends_in_time_and_says_how_far_it_is(base_url: str) -> None:
+    command = [sys.executable, str(SCRIPT), "--url", base_url, "--requests", "1000", "--users", "2", "--rates"]
+    command += ["--warmup", "0", "--seconds", "1", "--extra", '{"max_new_tokens": 12}']
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    load = json.loads(done.stdout.splitlines()[-1])["loads"]["closed_2"]
+    assert 1 <= load["wall_s"] < 20
+    assert load["requests"] < 1000
+    assert 0 < load["unfinished"] <= 2
+    assert "closed_2: 1000 requests, 1 s at most" in done.stderr
+
+
+def test_a_server_that_does_not_start_is_no_silent_wait() -> None:
+    command = [sys.executable, str(SCRIPT), "--model", "no/such/folder", "--requests", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1
+    assert "the server ended with 2" in done.stderr
+    assert "no/such/folder" in done.stderr.splitlines()[-1]
+
+
 def test_percentiles_are_values_that_so_many_do_not_exceed() -> None:
     spec = importlib.util.spec_from_file_location("serve_benchmark", SCRIPT)
     assert spec is not None

@@ -19,6 +19,7 @@ from websockets.sync.client import connect
 from oscine.errors import GenerationError
 from oscine.server.app import create_app
 from oscine.server.loading import engine_for
+from oscine.server.metrics import FRAMES_WINDOW_S, Metrics
 from oscine.server.state import ServerSettings, ServerState
 
 from .conftest import CHECKPOINT, SPEECH, body, make_registry, series, serving, wait_until
@@ -154,7 +155,19 @@ def test_metrics_count_what_happened(client: httpx.Client) -> None:
     assert grown("oscine_frames_total") == grown('oscine_tokens_total{kind="output"}') > 0
     assert grown('oscine_tokens_total{kind="input"}') > 0
     assert after["oscine_resident_memory_bytes"] > 1e7
-    assert {"oscine_queue_depth", "oscine_running", "oscine_requests_active"} <= after.keys()
+    gauges = {"queue_depth", "running", "requests_active", "frames_per_second"}
+    assert {f"oscine_{name}" for name in gauges} <= after.keys()
+
+
+def test_frames_a_second_are_those_of_the_last_seconds() -> None:
+    metrics = Metrics()
+    metrics.made(70)
+    metrics._recent[0] = (time.monotonic() - 2 * FRAMES_WINDOW_S, 70)
+    metrics.made(30)
+    metrics.made(20)
+    text = metrics.render(queue_depth=0, running=0, active=0)
+    assert f"\noscine_frames_per_second {50 / FRAMES_WINDOW_S:g}\n" in text
+    assert "\noscine_frames_total 120\n" in text
 
 
 def test_one_log_line_a_request_without_its_text(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ from oscine.server.hearing import ChatBody
 from oscine.server.routes.answers import _completion
 from oscine.types import Timings
 
-from .conftest import MODEL, decode, reference_wav
+from .conftest import MODEL, decode, reference_wav, series
 
 EDITS, SOUNDS = "/v1/audio/edits", "/v1/audio/generations"
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
@@ -91,9 +91,12 @@ def test_the_capability_record_says_what_each_edit_needs(web: httpx.Client) -> N
 
 def test_a_recording_is_transcribed(url: str, web: httpx.Client) -> None:
     audio = ("a.wav", reference_wav())
+    made = 'oscine_tokens_total{kind="output"}'
+    before = series(web)[made]
     with openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as sdk:
         answer = sdk.audio.transcriptions.create(model="audex", file=audio, extra_body={"max_new_tokens": 8})
     assert isinstance(answer.text, str)
+    assert series(web)[made] > before
     form = {"model": "audex", "max_new_tokens": "8", "response_format": "text", "language": "en"}
     response = web.post(TRANSCRIPTIONS, data=form, files={"file": audio})
     assert response.headers["content-type"].startswith("text/plain")

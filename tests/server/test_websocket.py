@@ -26,9 +26,11 @@ def tell(socket: ClientConnection, kind: str, **fields: Any) -> None:
 
 
 def hear(socket: ClientConnection) -> dict[str, Any]:
+    """The next event that is not just about progress, of which a busy machine tells."""
     message = socket.recv(timeout=30)
     assert isinstance(message, str), "audio where an event was expected"
-    return json.loads(message)
+    event: dict[str, Any] = json.loads(message)
+    return hear(socket) if event["type"] == "audio.progress" else event
 
 
 def configure(socket: ClientConnection, **fields: Any) -> dict[str, Any]:

@@ -159,6 +159,13 @@ def write_released(root: Path, *, name: str = "AuK", weights: TinyWeights | None
     return folder
 
 
+def write_both(root: Path) -> Path:
+    """`root` with `AuK` and `AuK-Flash` beside the encoder of both."""
+    write_released(root)
+    write_released(root, name="AuK-Flash")
+    return root
+
+
 def write_encoder(folder: Path, weights: TinyWeights) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.json").exists():
@@ -183,7 +190,13 @@ def write_training(root: Path, weights: TinyWeights | None = None) -> Path:
     return folder
 
 
-def write_flat(root: Path, *, variant: str = "base", weights: TinyWeights | None = None) -> Path:
+def write_flat(
+    root: Path,
+    *,
+    variant: str = "base",
+    defaults: dict[str, Any] | None = None,
+    weights: TinyWeights | None = None,
+) -> Path:
     """Everything in one folder."""
     weights = weights or tiny_weights()
     folder = root / "flat"
@@ -194,7 +207,7 @@ def write_flat(root: Path, *, variant: str = "base", weights: TinyWeights | None
         "dit": dict(TINY_ARCH),
         "vae": dict(TINY_VAE),
         "variant": variant,
-        "defaults": {},
+        "defaults": {"nfe": 32, "cfg": 2.0, "sway": -1.0} if defaults is None else defaults,
     }
     (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
     save_file(weights.dit, folder / "auk.safetensors")

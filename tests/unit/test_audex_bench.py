@@ -77,7 +77,9 @@ def test_parts_of_random_weights(
     [
         (["no-such-model", "--random-weights"], "audex-2b"),
         (["audio8-0.6b", "--random-weights", "--batch", "1,4"], "one number"),
-        (["auk", "--random-weights", "--parts", "lm"], "--parts is for audex"),
+        (["auk", "--random-weights", "--parts", "lm"], "conditioner, dit, vae; got 'lm'"),
+        (["auk", "--random-weights", "--parts", "dit,dit"], "names a part twice"),
+        (["audio8-0.6b", "--random-weights", "--parts", "lm"], "--parts is for audex and auk"),
         (["auk", "--random-weights", "--dtype", "int8"], "int8 is for audex"),
         (["audex-2b", "--random-weights", "--batch", "0,4"], "--batch must be at least 1"),
     ],

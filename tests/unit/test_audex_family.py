@@ -16,7 +16,7 @@ from oscine.families.audex.frontend import normalize
 from oscine.families.audex.jobs import LMJob
 from oscine.families.audex.sampling import Sampling, draw, probabilities
 from oscine.options import check_request
-from oscine.types import AudioInput, Done, Failed, Job, Request, Voice
+from oscine.types import AudioInput, Done, Edit, Failed, Job, Request, Voice
 from tests.unit.audex_models import dense_family, hybrid_family
 from tests.unit.test_audex_neighbours import Listener
 
@@ -87,6 +87,12 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "nothing to transcribe": ({"task": "transcribe"}, InvalidRequest, "audio"),
     "text to transcribe": ({"task": "transcribe", "text": "x", "audio": SILENCE}, InvalidRequest, "text"),
     "audio to speak": ({"text": "x", "audio": SILENCE}, UnsupportedFeature, "audio"),
+    "edit of speech": ({"text": "x", "edit": Edit(name="denoise")}, UnsupportedFeature, "edit"),
+    "audio of NaN": (
+        {"task": "transcribe", "audio": AudioInput(samples=np.full(99, np.nan, np.float32), sample_rate=16000)},
+        BadAudio,
+        "audio",
+    ),
     "clone": ({"text": "x", "ref_audio": SILENCE}, UnsupportedFeature, "ref_audio"),
     "clone by codes": ({"text": "x", "ref_codes": np.zeros((1, 1), np.int64)}, UnsupportedFeature, "ref_codes"),
     "voice": ({"text": "x", "voice": "Anna"}, UnknownVoice, "voice"),
@@ -124,6 +130,14 @@ def test_audio_beyond_thirty_clips(family: AudexFamily) -> None:
     long = AudioInput(samples=np.zeros(900 * 8000 + 1, np.float32), sample_rate=8000)
     with pytest.raises(InputTooLong, match="900 s"):
         family.prepare(Request(task="transcribe", audio=long), "r")
+
+
+def test_no_audio_is_a_clip_of_silence(family: AudexFamily) -> None:
+    empty = AudioInput(samples=np.zeros(0, np.float32), sample_rate=44100)
+    jobs = [only(family, task="transcribe", audio=audio) for audio in (empty, SILENCE)]
+    assert jobs[0].mel is not None
+    assert jobs[1].mel is not None
+    assert torch.equal(jobs[0].mel, jobs[1].mel)
 
 
 @pytest.mark.parametrize("wave", [np.zeros((3, 4), np.float32), np.array([np.nan], np.float32)])

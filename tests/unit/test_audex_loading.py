@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from oscine.errors import CheckpointError, ConfigMismatch, MissingFile, WeightMismatch
 from oscine.families import load_family
 from oscine.families.audex.family import AudexFamily
-from oscine.families.audex.loading import XCODEC_VARIABLE, load_model
+from oscine.families.audex.loading import XCODEC_HUB_ID, XCODEC_VARIABLE, load_model
 from tests.unit.audex_models import CPU, tiny_folder
+from tests.unit.hub_cache import put_snapshot, use_cache
 
 AUDIOGEN, FULL = "checkpoint_folder_audiogen", "checkpoint_folder_full"
 INDEX = "model.safetensors.index.json"
@@ -83,6 +84,7 @@ def test_a_model_of_its_own_in_the_full_folder_is_not_mixed_in(folder: Path) -> 
 
 
 def test_xcodec_by_environment_and_without(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = use_cache(monkeypatch, tmp_path / "cache")
     (folder / "xcodec1").rename(tmp_path / "elsewhere")
     family = load_family(folder, name="tiny", device=CPU, dtype=torch.float32)
     assert "sound" not in family.capabilities.tasks
@@ -92,6 +94,9 @@ def test_xcodec_by_environment_and_without(folder: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv(XCODEC_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(MissingFile, match="nowhere"):
         load(folder)
+    monkeypatch.delenv(XCODEC_VARIABLE)
+    put_snapshot(cache, XCODEC_HUB_ID, tmp_path / "elsewhere")
+    assert load(folder).xcodec is not None
 
 
 def test_infinity_in_a_released_config(folder: Path) -> None:
@@ -135,6 +140,20 @@ CONFIG_FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], None], str]] = {
     "escaping shard": (f"{AUDIOGEN}/{INDEX}", set_key("weight_map", {"a": "../a.safetensors"}), "plain file name"),
     "no weight map": (f"{AUDIOGEN}/{INDEX}", set_key("weight_map", {}), "weight_map"),
     "other mel": (f"{FULL}/audio_preprocessor/preprocessor_config.json", set_key("feature_size", 80), "feature_size"),
+    "other clips": (f"{FULL}/config.json", set_key("sound_clip_duration", 15.0), "sound_clip_duration must be 30"),
+    "other sound rate": (f"{FULL}/config.json", set_key("sound_target_rate", 8000), "sound_target_rate must be 16000"),
+    "other bins": (
+        f"{FULL}/config.json",
+        lambda values: values["audio_config"].__setitem__("num_mel_bins", 80),
+        "num_mel_bins must be 128",
+    ),
+    "other positions": (
+        f"{FULL}/config.json",
+        lambda values: values.update(
+            audio_config={**values["audio_config"], "max_source_positions": 750}, sound_embedding_size=375
+        ),
+        "max_source_positions must be 1500",
+    ),
     "projector": (f"{FULL}/config.json", set_key("audio_projector_activation", "silu"), "projector_activation"),
     "levels": ("audex_causal_speech_decoder/config.json", set_key("codebook_size", 1000), "codebook_levels"),
     "other rate": ("audex_causal_speech_decoder/config.json", set_key("sample_rate", 24000), "sample rate and hop"),

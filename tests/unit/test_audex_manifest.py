@@ -5,6 +5,18 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from oscine.bench.audex import SPEECH_DECODER, XCODEC
+from oscine.cli.releases import (
+    AUDEX_CODECS,
+    AUDEX_DENSE,
+    AUDEX_DENSE_TOWER,
+    AUDEX_HYBRID,
+    AUDEX_HYBRID_TOWER,
+    AUDEX_RELEASES,
+    AUDEX_SPOKEN,
+    int8_memory_needed,
+    memory_needed,
+)
 from oscine.families.audex.audio_tower import AudioTower
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig, parse_lm_config
@@ -13,6 +25,7 @@ from oscine.families.audex.hybrid import HybridLM
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.weights import lm_dtypes
 from oscine.families.audex.xcodec import XCodecDecoder
+from oscine.layers.int8 import hold_int8
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -271,3 +284,24 @@ def test_xcodec() -> None:
         assert shapes[f"acoustic_decoder.block.{i}.conv_t1.weight"] == (channels, channels // 2, 2 * stride)
         assert shapes[f"acoustic_decoder.block.{i}.res_unit3.conv1.weight"] == (channels // 2, channels // 2, 7)
     assert 20e6 < count(shapes) < 30e6
+
+
+def test_doctor_knows_what_the_releases_need() -> None:
+    """The counts behind `oscine doctor` are those of the modules; a request's are what the family reserves for it."""
+    with torch.device("meta"):
+        dense, narrow = (DenseLM(DenseConfig.from_dict(DENSE)) for _ in range(2))
+        hybrid = HybridLM(HybridConfig.from_dict(HYBRID))
+        towers = [AudioTower(AudioConfig.from_dict(AUDIO), width) for width in (2048, 2688)]
+        decoder, xcodec = SpeechDecoder(SPEECH_DECODER), XCodecDecoder(XCODEC)
+        hold_int8(narrow)
+    sizes = [count(shapes_of(module)) for module in (dense, hybrid, *towers)]
+    assert sizes == [AUDEX_DENSE, AUDEX_HYBRID, AUDEX_DENSE_TOWER, AUDEX_HYBRID_TOWER]
+    assert count(shapes_of(decoder)) + count(shapes_of(xcodec)) == AUDEX_CODECS
+    for release, lm, tower in zip(AUDEX_RELEASES, (dense, hybrid), sizes[2:], strict=True):
+        assert release.lm_parameters == count(shapes_of(lm)) + tower
+        assert release.request_bytes == 2 * lm.lane_bytes(AUDEX_SPOKEN) + decoder.kv_bytes(AUDEX_SPOKEN)
+        assert "Noncommercial" in release.licence
+    held = sum(value.numel() * value.element_size() for value in narrow.state_dict(keep_vars=True).values())
+    saved = memory_needed(AUDEX_RELEASES[0], 4) - (int8_memory_needed(AUDEX_RELEASES[0]) or 0)
+    assert abs(4 * AUDEX_DENSE - held - saved) < 0.01 * saved
+    assert int8_memory_needed(AUDEX_RELEASES[1]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from oscine.families.audex.codec_config import SpeechDecoderConfig
+from oscine.bench.audex import SPEECH_DECODER
 from oscine.families.audex.speech_batch import FrameRule
 from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder, SpeechSession
 from oscine.layers.exact import ExactRule
@@ -26,19 +27,8 @@ GRIDS = ([5, 4, 5, 10, 25, 25], [9, 25, 25, 25], [1] * 9 + [40, 7], [30, 30, 3],
 @pytest.fixture(scope="module")
 def decoder() -> SpeechDecoder:
     """Random weights, wide enough that products of different row counts take different kernels."""
-    config = SpeechDecoderConfig(
-        hidden_dim=192,
-        depth=2,
-        heads=6,
-        pos_meb_dim=32,
-        hop_length=40,
-        vq_dim=192,
-        lookahead_steps=4,
-        sample_rate=16000,
-        codebook_levels=(4,) * 3,
-        codebook_size=64,
-        token_embed_dim=3,
-    )
+    width = {"hidden_dim": 192, "vq_dim": 192, "heads": 6, "pos_meb_dim": 32, "depth": 2, "hop_length": 40}
+    config = replace(SPEECH_DECODER, **width, codebook_levels=(4,) * 3, codebook_size=64, token_embed_dim=3)
     decoder = SpeechDecoder(config).eval()
     generator = torch.Generator().manual_seed(1)
     for value in decoder.parameters():

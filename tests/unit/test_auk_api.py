@@ -44,7 +44,7 @@ def test_a_streamed_request_equals_the_whole(model: oscine.Model) -> None:
 
 def test_speech_from_a_clip_and_from_a_description_differ(model: oscine.Model) -> None:
     cloned = model.generate("Hello.", ref_audio=tone(), ref_text="Some words here.", num_steps=2, seed=5)
-    described = model.generate("Hello.", instructions="an old man", num_steps=2, seed=5)
+    described = model.generate("Hello.", description="an old man", num_steps=2, seed=5)
     assert len(cloned.audio)
     assert len(described.audio)
     with pytest.raises(UnsupportedFeature, match="not both"):
@@ -58,6 +58,18 @@ def test_an_edit_is_as_long_as_its_source(model: oscine.Model) -> None:
     assert len(again.audio) == 15 * 480
     with pytest.raises(InvalidRequest, match="no editing task"):
         model.edit(tone(), task="polish")
+    with pytest.raises(InvalidRequest, match="name the task too"):
+        model.edit(tone(), instruction="Make it faster.", slots={"factor": "2.0"})
+
+
+def test_words_of_ones_own_have_one_field(model: oscine.Model) -> None:
+    own = model.edit(tone(), instruction="Make it louder.", num_steps=2, seed=1)
+    same = model.edit(tone(), instructions="Make it louder.", num_steps=2, seed=1)
+    np.testing.assert_array_equal(own.audio, same.audio)
+    with pytest.raises(InvalidRequest, match="give one of them"):
+        model.edit(tone(), instruction="Make it louder.", instructions="Make it softer.")
+    with pytest.raises(InvalidRequest, match="give one of them"):
+        model.plan("Hello.", description="an old man", instructions="a child")
 
 
 def test_edit_and_say_write_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

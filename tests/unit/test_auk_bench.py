@@ -10,11 +10,21 @@ import pytest
 import torch
 
 from oscine import bench
+from oscine.bench import auk
 from oscine.bench.auk import DIT, VAE, _operations, from_folder
 from oscine.errors import InvalidRequest
 from oscine.families.auk import AuKTransformer
-from oscine.families.auk.config import DiTConfig, VAEConfig
-from tests.unit.auk_factory import RELEASED_ARCH, RELEASED_VAE, write_flat, write_released
+from oscine.families.auk.config import DiTConfig, ThinkerConfig, VAEConfig
+from tests.unit.auk_factory import (
+    RELEASED_ARCH,
+    RELEASED_THINKER,
+    RELEASED_VAE,
+    TINY_ARCH,
+    TINY_VAE,
+    thinker_values,
+    write_flat,
+    write_released,
+)
 
 SIZE = {"batch": 2, "frames": 13, "repeats": 1}
 TIMES = (
@@ -71,6 +81,35 @@ def test_the_command_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
             bench.main(["audex-2b", "--random-weights", "--device", "cpu", *arguments])
 
 
+@pytest.mark.parametrize("parts", [("conditioner",), ("dit",), ("vae", "dit")])
+def test_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str], parts: tuple[str, ...]) -> None:
+    """Only what is named is built and measured; what needs all parts is left out."""
+    arguments = ["--parts", ",".join(parts), "--steps", "2", "--frames", "5", "--repeats", "1", "--device", "cpu"]
+    assert bench.main([str(write_released(tmp_path)), *arguments]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["parts"] == list(parts)
+    found = {name.removesuffix("_per_step_s") for name in report if name.endswith("_per_step_s")}
+    assert found == set(parts)
+    assert not {"seconds_per_step", "rtf"} & set(report)
+    assert ("matrix_rate" in report) == ("dit" in parts)
+
+
+@pytest.mark.parametrize("name", ["auk", "auk-flash"])
+def test_random_weights_at_narrow_dimensions(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command of the documentation, with narrow models in the place of the release's."""
+    monkeypatch.setattr(auk, "DIT", DiTConfig.from_dict(TINY_ARCH, TINY_VAE["latent_dim"], source="tiny"))
+    monkeypatch.setattr(auk, "VAE", VAEConfig.from_dict(TINY_VAE))
+    monkeypatch.setattr(auk, "THINKER", ThinkerConfig.from_dict(thinker_values(), source="tiny"))
+    arguments = ["--random-weights", "--steps", "4", "--no-guidance", "--duration", "5", "--repeats", "1"]
+    assert bench.main([name, *arguments, "--device", "cpu", "--dtype", "bfloat16"]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (report["steps"], report["guided"], report["frames"], report["dtype"]) == (4, False, 250, "bfloat16")
+    assert report["peak_memory"] > 0
+    check(report)
+
+
 @pytest.mark.parametrize("options", [{"steps": 8}, {"guided": True}])
 def test_flash_keeps_its_recipe(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match="own 4 steps"):
@@ -80,6 +119,7 @@ def test_flash_keeps_its_recipe(tmp_path: Path, options: dict[str, Any]) -> None
 def test_the_dimensions_are_the_releases() -> None:
     assert DiTConfig.from_dict(RELEASED_ARCH, 64, source="released") == DIT
     assert VAEConfig.from_dict(RELEASED_VAE) == VAE
+    assert ThinkerConfig.from_dict(RELEASED_THINKER, source="released") == auk.THINKER
     with torch.device("meta"):
         dit = AuKTransformer.from_config(DIT)
     # The specification counts about 0.71 G multiplications for a token of a branch (AUK spec, 8).

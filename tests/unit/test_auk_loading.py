@@ -35,6 +35,7 @@ from tests.unit.auk_factory import (
     write_released,
     write_training,
 )
+from tests.unit.hub_cache import put_snapshot, use_cache
 
 CPU = torch.device("cpu")
 LAYOUTS = (write_released, write_training, write_flat)
@@ -98,10 +99,21 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         open_folder(folder)
 
 
-def test_a_missing_encoder_is_named_with_its_licence(tmp_path: Path) -> None:
+def test_a_missing_encoder_is_named_with_its_licence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_cache(monkeypatch, tmp_path / "cache")
     folder = write_released(tmp_path)
     (tmp_path / "Qwen2.5-Omni-3B" / "config.json").unlink()
     with pytest.raises(MissingFile, match="non-commercial"):
+        open_folder(folder)
+
+
+def test_the_encoder_may_be_in_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = use_cache(monkeypatch, tmp_path / "cache")
+    folder = write_released(tmp_path)
+    encoder = put_snapshot(cache, "Qwen/Qwen2.5-Omni-3B", tmp_path / "Qwen2.5-Omni-3B")
+    assert open_folder(folder).encoder == encoder
+    (encoder / "model-00001-of-00002.safetensors").unlink()
+    with pytest.raises(MissingFile, match="download Qwen/Qwen2"):
         open_folder(folder)
 
 

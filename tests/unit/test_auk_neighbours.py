@@ -17,7 +17,7 @@ from oscine.families.auk import AuKTransformer
 from oscine.families.auk.family import AuKFamily, load_parts
 from oscine.families.auk.folder import open_folder
 from oscine.layers.rows import MIN_ROWS, RowRule, last_equal, measured_rule
-from oscine.types import AudioChunk, AudioInput, Done, Edit, Event, Job, Request, Samples
+from oscine.types import AudioChunk, AudioInput, Done, Edit, Event, Failed, Job, Request, Samples
 from tests.unit.auk_factory import RELEASED_ARCH, write_released
 
 RATE = 24000
@@ -204,6 +204,37 @@ def test_infinite_latents_fail_the_job_by_name(tmp_path: Path) -> None:
     outs = [steps.step([job])[0] for _ in range(1 + REQUESTS[0].num_steps)]  # type: ignore[operator]
     assert isinstance(outs[-1].error, NonFiniteOutput)
     assert not outs[-1].frames
+
+
+@pytest.mark.parametrize("part", ["condition", "reference"])
+def test_a_broken_encoder_output_fails_its_job_alone(
+    family: AuKFamily, engine: Engine, alone: list[Samples], monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """NaN of one request's encoder used to break the evaluation that all requests share."""
+    batch, steps = jobs(family, REQUESTS), family.step_model()
+    bad = 4
+    condition, reference = steps._conditioner.condition, steps._reference
+
+    def spoilt_condition(instruction: str, heard: Samples | None) -> torch.Tensor:
+        value = condition(instruction, heard)
+        return value * torch.nan if instruction == batch[bad].inputs.instruction else value
+
+    def spoilt_reference(wanted: Samples | None) -> torch.Tensor | None:
+        value = reference(wanted)
+        return value * torch.nan if value is not None and wanted is batch[bad].inputs.clip else value
+
+    if part == "condition":
+        monkeypatch.setattr(steps._conditioner, "condition", spoilt_condition)
+    else:
+        monkeypatch.setattr(steps, "_reference", spoilt_reference)
+    sinks: list[queue.SimpleQueue[Event]] = [queue.SimpleQueue() for _ in batch]
+    engine.submit(family, [(job, sink.put) for job, sink in zip(batch, sinks, strict=True)])
+    event = sinks[bad].get(timeout=60)
+    assert isinstance(event, Failed)
+    assert isinstance(event.error, NonFiniteOutput)
+    for number, sink in enumerate(sinks):
+        if number != bad:
+            np.testing.assert_array_equal(whole(collect(sink)), alone[number])
 
 
 def test_bfloat16_stays_close_alone_and_batched(tmp_path: Path) -> None:

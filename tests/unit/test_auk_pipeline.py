@@ -17,15 +17,12 @@ from oscine.errors import BadAudio, InputTooLong, InvalidRequest, NonFiniteOutpu
 from oscine.families.auk import AuKPipeline, AuKRequest, sample_latents
 from oscine.families.auk.wire import decode_frame, encode_frame
 from oscine.types import Samples
-from tests.unit.auk_factory import TINY_ARCH, TINY_VAE, write_released
+from tests.unit.auk_factory import TINY_ARCH, TINY_VAE, write_both
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("auk")
-    write_released(root)
-    write_released(root, name="AuK-Flash")
-    return root
+    return write_both(tmp_path_factory.mktemp("auk"))
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +61,8 @@ def short(**changes: Any) -> AuKRequest:
         ({"num_steps": 2.5}, InvalidRequest, "whole number"),
         ({"gen_seconds": float("nan")}, InvalidRequest, "duration"),
         ({"audio": np.zeros(0, np.float32)}, BadAudio, "empty"),
+        ({"audio": np.zeros((0, 24000), np.float32)}, BadAudio, "empty"),
+        ({"sway": "strong"}, InvalidRequest, "sway"),
         ({"audio": np.zeros(24000, np.float32)}, BadAudio, "silent"),
         ({"audio": np.full(24000, np.nan, np.float32)}, BadAudio, "NaN"),
         ({"audio": np.ones(24000, np.float32), "sample_rate": 0}, BadAudio, "rate"),

@@ -19,7 +19,7 @@ from oscine.families.auk.steps import AuKInputs
 from oscine.families.auk.tasks import TASKS
 from oscine.options import check_request
 from oscine.types import AudioInput, Edit, Request, Voice
-from tests.unit.auk_factory import SPECIALS, write_released
+from tests.unit.auk_factory import SPECIALS, write_both
 
 RATE = 24000
 CPU = torch.device("cpu")
@@ -27,10 +27,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("auk")
-    write_released(root)
-    write_released(root, name="AuK-Flash")
-    return root
+    return write_both(tmp_path_factory.mktemp("auk"))
 
 
 def load(folder: Path) -> AuKFamily:
@@ -63,6 +60,9 @@ def inputs_of(family: AuKFamily, request: Request) -> AuKInputs:
 
 def silence(num_samples: int) -> AudioInput:
     return AudioInput(samples=np.zeros(num_samples, np.float32), sample_rate=RATE)
+
+
+EDIT = Request(task="edit", audio=clip(1.0), edit=Edit(name="denoise"))
 
 
 # --- what is asked of the model ---
@@ -183,6 +183,13 @@ def test_raw_instructions_are_passed_on(family: AuKFamily) -> None:
     assert inputs_of(family, replace(request, audio=clip(2.0), duration_s=None)).frames == 100
 
 
+def test_a_short_source_keeps_its_length(family: AuKFamily) -> None:
+    """Without a duration the result has the source's whole frames, be they ever so few."""
+    inputs = inputs_of(family, replace(EDIT, audio=clip(0.05)))
+    assert inputs.frames == 2
+    assert inputs_of(family, Request(text="a", ref_audio=clip(0.05), ref_text="a b c d e f")).frames == 5
+
+
 def test_any_rate_is_taken(family: AuKFamily) -> None:
     inputs = inputs_of(family, Request(task="edit", audio=clip(1.0, 8000), edit=Edit(name="denoise")))
     assert inputs.clip is not None
@@ -221,13 +228,13 @@ def test_prompt_ids_spell_the_prompt(root: Path, family: AuKFamily) -> None:
 
 # --- what is refused ---
 
-EDIT = Request(task="edit", audio=clip(1.0), edit=Edit(name="denoise"))
 NAN = AudioInput(samples=np.full(24000, np.nan, np.float32), sample_rate=RATE)
 REFUSED: list[tuple[Request, type[OscineError], str]] = [
     (Request(text=""), InvalidRequest, "text"),
     (Request(text="..."), InvalidRequest, "text"),
     (Request(text="a", ref_text="b"), InvalidRequest, "ref_text"),
     (Request(text="a", ref_audio=clip(1.0), instructions="calm"), UnsupportedFeature, "instructions"),
+    (Request(text="a", ref_audio=clip(1.0), ref_text=" ..."), InvalidRequest, "ref_text"),
     (Request(text="a", ref_audio=clip(31.0)), InputTooLong, "ref_audio"),
     (Request(text="a", ref_audio=clip(20.0), duration_s=10.1), InputTooLong, "duration_s"),
     (Request(text="word " * 100), InputTooLong, "duration_s"),
@@ -245,6 +252,12 @@ REFUSED: list[tuple[Request, type[OscineError], str]] = [
     (Request(text="a", language="fr"), InvalidRequest, "language"),
     (Request(text="a", duration_s=31.0), InvalidRequest, "duration_s"),
     (Request(text="a", temperature=1.0), UnsupportedFeature, "temperature"),
+    (Request(text="a", audio=clip(1.0)), UnsupportedFeature, "audio"),
+    (Request(text="a", edit=Edit(name="denoise")), UnsupportedFeature, "edit"),
+    (replace(EDIT, text="Hello."), UnsupportedFeature, "text"),
+    (replace(EDIT, ref_audio=clip(1.0)), UnsupportedFeature, "ref_audio"),
+    (replace(EDIT, ref_text="Hello."), UnsupportedFeature, "ref_text"),
+    (replace(EDIT, edit=None, instructions="Whisper it.", ref_text="Hello."), UnsupportedFeature, "ref_text"),
     (replace(EDIT, audio=None), InvalidRequest, "audio"),
     (replace(EDIT, audio=NAN), BadAudio, "audio"),
     (replace(EDIT, edit=None), InvalidRequest, "task"),

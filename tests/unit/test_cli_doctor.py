@@ -12,6 +12,7 @@ import pytest
 from oscine.cli.doctor import IN_TURN, RESIDENT, cpu_features, free_bytes, plan_of
 from oscine.cli.main import main
 from oscine.cli.releases import (
+    AUDEX_RELEASES,
     AUDIO8_RELEASES,
     AUK_RELEASES,
     CODEC_FOLDED_PARAMETERS,
@@ -73,6 +74,17 @@ def test_auk_needs_its_encoder_and_says_under_what_licence(capsys: Any) -> None:
     assert "Qwen research licence, non-commercial" in text
     assert "parts in turn" in text
     assert f"plan: {RESIDENT}" in text or f"plan: {IN_TURN}" in text
+
+
+def test_audex_says_what_int8_needs_and_its_licence(capsys: Any) -> None:
+    assert main(["doctor", "--json"]) == 0
+    models = {model["name"]: model for model in json.loads(capsys.readouterr().out)["models"]}
+    small, large = (models[release.name] for release in AUDEX_RELEASES)
+    assert small["needed_bytes"]["int8"] < small["needed_bytes"]["float32"]
+    assert set(large["needed_bytes"]) == {"float32", "bfloat16"}
+    assert 60e9 < large["needed_bytes"]["bfloat16"] < 80e9
+    assert main(["doctor"]) == 0
+    assert "NVIDIA OneWay Noncommercial License" in capsys.readouterr().out
 
 
 def test_the_plan_is_what_loading_would_do() -> None:

@@ -119,7 +119,7 @@ def test_writes_a_file(model: FakeModel, tmp_path: Path, name: str, stream: bool
     assert os.listdir(tmp_path) == [path.name]
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "1.0 s in 0.5 s, seed 77, Fake 1 (MIT)" in shown.err
+    assert "1.0 s in 0.5 s, seed 77, Fake 1 (MIT), ended by 'stop'" in shown.err
     assert "warning" not in shown.err
     assert model.closed
     assert model.stream_made is not None
@@ -266,6 +266,14 @@ def test_the_json_report(model: FakeModel, out: Path, capsys: Any) -> None:
     assert (report["format"], report["sample_rate"], report["duration_s"], report["seed"]) == ("wav", RATE, 1.0, 77)
     assert report["timings"]["rtf"] == 0.5
     assert report["pieces"][0]["spoken_text"] == "hello"
+
+
+def test_outer_silence_is_left_out_on_demand(model: FakeModel, out: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setitem(globals(), "AUDIO", np.where(np.arange(RATE) < RATE // 2, AUDIO, 0).astype(np.float32))
+    assert main(["say", "Hi", "-o", str(out), "--trim", "--json"]) == 0
+    seconds = json.loads(capsys.readouterr().out)["duration_s"]
+    assert 0.6 < seconds < 0.66
+    assert sf.info(out).frames == round(seconds * RATE)
 
 
 def test_audio_on_stdout(model: FakeModel, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

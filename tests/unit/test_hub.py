@@ -157,6 +157,33 @@ def test_a_partial_snapshot_is_completed(hub: Hub) -> None:
     assert (resolve_source("Audio8/tiny") / "model.safetensors").read_bytes() == WEIGHTS
 
 
+SHARED = json.dumps({"weight_map": {"w": "model-00001-of-00002.safetensors"}}).encode()
+TWO_FOLDERS = {
+    "config.json": json.dumps({"model_type": "nemotron_labs_audex"}).encode(),
+    "checkpoint_folder_full/model-00001-of-00002.safetensors": WEIGHTS,
+    "checkpoint_folder_full/model.safetensors.index.json": SHARED,
+    "checkpoint_folder_audiogen/model.safetensors.index.json": SHARED,
+    "checkpoint_folder_textonly/model.safetensors.index.json": SHARED.replace(b"w", b"absent", 1),
+    "enhancement_VAE/large.safetensors": WEIGHTS,
+    "license/LICENSE.txt": b"terms",
+    "LICENSE": b"terms",
+}
+"""As an Audex release: one folder's shards stand in another, and a third has an index without its shards."""
+
+
+@pytest.mark.network
+def test_a_release_with_shared_shards(hub: Hub) -> None:
+    """It was held to be incomplete for ever, after all of it had been downloaded."""
+    hub.repos["org/audex"] = TWO_FOLDERS
+    folder = resolve_source("org/audex")
+    unused = ("checkpoint_folder_textonly", "enhancement_VAE", "license")
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert found == {name for name in TWO_FOLDERS if not name.startswith(unused)}
+    assert cached_folder("org/audex") == folder
+    (folder / "checkpoint_folder_full" / "model-00001-of-00002.safetensors").unlink()
+    assert cached_folder("org/audex") is None
+
+
 def test_folders_and_what_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_source(tmp_path) == resolve_source(str(tmp_path)) == tmp_path
     monkeypatch.setenv("HOME", str(tmp_path))

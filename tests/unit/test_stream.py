@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,8 +14,8 @@ import pytest
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import GenerationError, InputTooLong, QueueFull
 from oscine.stream import PIECES_AHEAD, SpeechStream, collect
-from oscine.types import Done, Job, Plan
-from tests.toys import HOP, ToyAR, ToyFamily
+from oscine.types import Done, Job, Plan, StepOut
+from tests.toys import HOP, ToyAR, ToyFamily, ToyFlow
 
 
 @pytest.fixture
@@ -48,6 +51,44 @@ def test_pieces_come_in_order_and_are_reported(engine: Engine) -> None:
     assert stream.usage == {"input_tokens": 3, "output_tokens": 15, "total_tokens": 18}
     assert 0 < stream.timings.first_audio_s <= stream.timings.total_s
     assert stream.timings.audio_s == pytest.approx(0.6)
+
+
+class SteppedFlow(ToyFlow):
+    """A flow that takes a step whenever it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Semaphore(0)
+
+    def step(self, jobs: Sequence[Job]) -> Sequence[StepOut]:
+        assert self.go.acquire(timeout=60)
+        return super().step(jobs)
+
+
+def test_steps_within_a_piece_are_progress_too(engine: Engine) -> None:
+    flow = SteppedFlow()
+    job = Job(id="f", inputs={"steps": 4, "target": 1}, seed=1, max_frames=3, memory=1)
+    told: queue.SimpleQueue[float] = queue.SimpleQueue()
+    stream = SpeechStream(ToyFamily(flow), engine, Plan(jobs=(job,), seed=0), on_progress=told.put)
+    assert stream.progress == 0
+    with ThreadPoolExecutor(1) as pool:
+        audio = pool.submit(collect, stream)
+        for share in (0.25, 0.5, 0.75):
+            flow.go.release()
+            assert told.get(timeout=30) == stream.progress == share
+            assert not audio.done()
+        flow.go.release()
+        assert len(audio.result(30)) == 3 * HOP
+    assert told.get(timeout=30) == stream.progress == 1
+    assert told.empty()
+
+
+def test_a_length_that_was_asked_for_tells_how_far_a_piece_is(engine: Engine) -> None:
+    stream = SpeechStream(family(2, frames=8), engine, plan(2, frames=8, ends_full=True))
+    shares = [stream.progress for _ in stream]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] <= stream.progress == 1
+    assert stream.num_frames == 16
 
 
 def test_chunks_are_numbered_by_sample_over_all_pieces(engine: Engine) -> None:

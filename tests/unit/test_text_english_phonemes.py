@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oscine.errors import InvalidRequest
 from oscine.text.english.alphabet import ALPHABET, VOWELS
 from oscine.text.english.guess import guess, settle_stress
-from oscine.text.english.lexicon import lexicon_items, lookup
+from oscine.text.english.lexicon import additions, lexicon_items, lookup
 from oscine.text.english.morphology import derive
 from oscine.text.english.normalize import normalize
 from oscine.text.english.phonemize import phonemize
@@ -97,6 +97,66 @@ def test_marks_follow_their_word_and_one_ends_the_text() -> None:
 def test_known_parts_make_a_word(word: str, phonemes: str | None) -> None:
     said = lookup(word).phonemes if lookup(word) else derive(word)
     assert said == phonemes
+
+
+@pytest.mark.parametrize(
+    ("word", "phonemes"),
+    [
+        ("should've", "ʃˈʊdəv"),
+        ("couldn't've", "kˈʊdəntəv"),
+        ("that'd", "ðˈæɾəd"),
+        ("who've", "hˈuv"),
+        ("what're", "wˈʌɾəɹ"),
+        ("Zoe'll", "zˈOiəl"),
+        ("blick's", "blˈɪks"),
+        ("Zelenskyy's", "zəlˈɛnskiz"),
+        ("boys'", "bˈYz"),
+    ],
+)
+def test_contractions_and_possessives_keep_the_word_before_them(word: str, phonemes: str) -> None:
+    assert phonemize(word) == phonemes + "."
+
+
+@pytest.mark.parametrize(
+    ("written", "phonemes"),
+    [
+        ("sci-fi", "sˈIfˌI"),
+        ("Wi-Fi", "wˈIfˌI"),
+        ("well-known", "wˈɛl nˈOn"),
+        ("co-op", "kˈO ˈɑp"),
+        ("X-ray", "ˈɛks ɹˈA"),
+    ],
+)
+def test_a_hyphen_joins_what_the_lexicon_has_as_one_word(written: str, phonemes: str) -> None:
+    assert phonemize(written) == phonemes + "."
+
+
+@pytest.mark.parametrize(
+    ("word", "phonemes"),
+    [
+        ("Kubernetes", "kˌubəɹnˈɛɾiz"),
+        ("OpenAI", "ˌOpənˌAˈI"),
+        ("smartphones", "smˈɑɹtfˌOnz"),
+        ("cryptocurrencies", "kɹˈɪptˌOkˌɜɹənsiz"),
+        ("googling", "ɡˈuɡəlɪŋ"),
+        ("Siobhan", "ʃəvˈɔn"),
+        ("Rio de Janeiro", "ɹˈiO də ʤənˈɛɹˌO"),
+        ("died", "dˈId"),
+    ],
+)
+def test_new_words_and_names(word: str, phonemes: str) -> None:
+    assert say(word) == phonemes + "."
+
+
+def test_the_additions_are_sorted_words_of_the_alphabet_that_lookup_prefers() -> None:
+    words = additions()
+    assert list(words) == sorted(words, key=lambda word: word.encode())
+    for word, phonemes in words.items():
+        assert set(phonemes) <= set(ALPHABET)
+        assert phonemes.count("ˈ") == 1
+        entry = lookup(word)
+        assert entry is not None
+        assert entry.phonemes == phonemes
 
 
 def test_lookup_finds_every_word() -> None:

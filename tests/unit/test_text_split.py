@@ -200,7 +200,20 @@ def test_a_long_text_is_planned_quickly_and_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["." * 20000, "ab" * 5000, "1-" * 5000, "`" * 20000, " " * 20000, "Dr. " * 3000, "« " * 5000]
+    "text",
+    [
+        "." * 20000,
+        "ab" * 5000,
+        "1-" * 5000,
+        "`" * 20000,
+        " " * 20000,
+        "Dr. " * 3000,
+        "« " * 5000,
+        "a-b-" * 5000,
+        "1 000 " * 3000,
+        "$5-" * 5000,
+        "file.tar." * 2000,
+    ],
 )
 def test_hostile_text_takes_no_quadratic_time(text: str) -> None:
     started = time.process_time()

@@ -36,7 +36,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="requests at once (default 1); several for audex: 1,4,16",
     )
     parser.add_argument(
-        "--parts", type=names, default=None, metavar="P", help="audex: which of lm,decoder,xcodec,mask (default all)"
+        "--parts",
+        type=names,
+        default=None,
+        metavar="P",
+        help="what to build and measure (default all); audex: lm,decoder,xcodec,mask; auk: conditioner,dit,vae",
     )
     parser.add_argument("--steps", type=int, default=None, help="auk: solver steps (default: the recipe's)")
     parser.add_argument("--no-guidance", action="store_true", help="auk: evaluate the conditioned branch alone")

@@ -15,7 +15,6 @@ from tokenizers.models import WordLevel
 
 from oscine.bench.measure import memory_bandwidth, summary, times
 from oscine.bench.weights import filled
-from oscine.errors import InvalidRequest
 from oscine.families.audex import tokens, tta
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import DenseConfig
@@ -210,14 +209,6 @@ class AudexWorkload:
 
     def _best(self, work: Callable[[], Any]) -> float:
         return min(times(work, self._device, self.repeats))
-
-
-def checked_parts(names: Sequence[str] | None) -> Sequence[str]:
-    """`names`, or all parts for None. Raises InvalidRequest for a part that is none."""
-    for name in names or ():
-        if name not in PARTS:
-            raise InvalidRequest(f"--parts are of {', '.join(PARTS)}; got {name!r}", param="parts")
-    return PARTS if names is None else names
 
 
 def from_random(

@@ -7,7 +7,7 @@ evaluation is what a step costs without `prepare`: text, reference, masks, rotar
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,20 @@ from oscine.bench.weights import filled
 from oscine.errors import InvalidRequest
 from oscine.families.auk import AuKTransformer, AuKVAE
 from oscine.families.auk.conditioner import empty_thinker
-from oscine.families.auk.config import AudioTowerConfig, DiTConfig, ThinkerConfig, ThinkerTextConfig, VAEConfig
+from oscine.families.auk.config import (
+    BASE_RECIPE,
+    AudioTowerConfig,
+    DiTConfig,
+    Recipe,
+    ThinkerConfig,
+    ThinkerTextConfig,
+    VAEConfig,
+)
 from oscine.families.auk.duration import gen_frames
 from oscine.families.auk.family import CHUNK_SIZES, AuKDecoder
 from oscine.families.auk.folder import open_folder
 from oscine.families.auk.layouts import AuKStepContext
-from oscine.families.auk.pipeline import BASE_STEPS, BASE_SWAY
-from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
+from oscine.families.auk.sampler import FLASH_GRID, GUIDANCE_FLOOR, build_time_grid
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.weights import load_dit, load_thinker
 from oscine.layers.rows import measured_rule
@@ -82,13 +89,15 @@ THINKER = ThinkerConfig(
 )
 """Dimensions of the releases (AUK spec, 2)."""
 CONFIGS = ("auk", "auk-flash")
+PARTS = ("conditioner", "dit", "vae")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuKWorkload:
     """What to measure: `frames` latent frames for each of `batch` requests, `repeats` rounds of everything.
 
-    `steps` and `guided` None are the recipe of the checkpoint: 32 guided steps, or Flash's 4 without guidance.
+    `steps` and `guided` None are the recipe of the checkpoint: 32 guided steps, or Flash's 4 without guidance. Of
+    `parts` only those named are built.
     """
 
     flash: bool
@@ -101,16 +110,19 @@ class AuKWorkload:
     batch: int
     frames: int
     repeats: int
+    parts: Sequence[str] = PARTS
     steps: int | None = None
     guided: bool | None = None
+    recipe: Recipe = BASE_RECIPE
 
     @torch.inference_mode()
     def run(self) -> dict[str, Any]:
         """Everything measured, by name; times in seconds, `rtf` for one request of the recipe, conditioner included.
 
-        Raises InvalidRequest for steps or guidance on Flash, which keeps its own.
+        `seconds_per_step` and `rtf` need all parts. Raises InvalidRequest for steps or guidance on Flash, which keeps
+        its own.
         """
-        grid, guided = self._recipe()
+        grid, guided = self._grid()
         steps = len(grid) - 1
         report: dict[str, Any] = {
             "batch": self.batch,
@@ -118,24 +130,37 @@ class AuKWorkload:
             "text_tokens": TEXT_TOKENS,
             "steps": steps,
             "guided": guided,
+            "parts": list(self.parts),
         }
-        for part in (self._conditioner, lambda: self._evaluations(grid, guided), self._decoder):
-            report |= part()
+        work = {
+            "conditioner": self._conditioner,
+            "dit": lambda: self._evaluations(grid, guided),
+            "vae": self._decoder,
+        }
+        for part in self.parts:
+            report |= work[part]()
             gc.collect()
-        per_step = {
-            "conditioner_per_step_s": report["conditioner_s"]["p50"] / steps,
-            "dit_per_step_s": report["dit_step_s"]["p50"] / self.batch + report["prepare_s"]["p50"] / steps,
-            "vae_per_step_s": report["vae_decode_s"]["p50"] / steps,
-        }
-        whole = sum(per_step.values())
-        return report | per_step | {"seconds_per_step": whole, "rtf": steps * whole / report["audio_s"]}
+        return report | self._per_step(report, steps)
 
-    def _recipe(self) -> tuple[Tensor, bool]:
+    def _per_step(self, report: dict[str, Any], steps: int) -> dict[str, Any]:
+        """What the parts that were measured cost for one step of one request; all of them together, if all were."""
+        seconds = {
+            "conditioner": lambda: report["conditioner_s"]["p50"] / steps,
+            "dit": lambda: report["dit_step_s"]["p50"] / self.batch + report["prepare_s"]["p50"] / steps,
+            "vae": lambda: report["vae_decode_s"]["p50"] / steps,
+        }
+        per_step = {f"{part}_per_step_s": seconds[part]() for part in self.parts}
+        if set(self.parts) != set(PARTS):
+            return per_step
+        whole = sum(per_step.values())
+        return per_step | {"seconds_per_step": whole, "rtf": steps * whole / report["audio_s"]}
+
+    def _grid(self) -> tuple[Tensor, bool]:
         """(time grid, whether guided)."""
         if not self.flash:
-            return build_time_grid(
-                BASE_STEPS if self.steps is None else self.steps, BASE_SWAY
-            ), self.guided is not False
+            steps = self.recipe.nfe if self.steps is None else self.steps
+            guided = self.recipe.cfg >= GUIDANCE_FLOOR if self.guided is None else self.guided
+            return build_time_grid(steps, self.recipe.sway), guided
         if self.guided or self.steps not in (None, len(FLASH_GRID) - 1):
             raise InvalidRequest(f"AuK-Flash runs its own {len(FLASH_GRID) - 1} steps without guidance", param="steps")
         return build_time_grid(t_grid=FLASH_GRID), False
@@ -200,7 +225,7 @@ def from_random(
 ) -> AuKWorkload:
     """A release's dimensions with random weights: right for speed, meaningless to hear.
 
-    `duration_s` replaces `frames`; `steps` and `guided` replace the recipe's.
+    `duration_s` replaces `frames`; `steps` and `guided` replace the recipe's; `parts` are those of `PARTS` to measure.
     """
     size |= _frames(duration_s, 24000, VAE.hop_length)
 
@@ -247,6 +272,7 @@ def from_folder(
 
     return AuKWorkload(
         flash=parts.config.variant == "flash",
+        recipe=parts.config.recipe,
         dtype=dtype,
         device=device,
         sample_rate=parts.config.sample_rate,

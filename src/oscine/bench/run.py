@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,24 @@ def _size(args: argparse.Namespace, module: Any) -> dict[str, Any]:
         size |= flow
     elif any(value is not None for value in flow.values()):
         raise InvalidRequest("--steps, --no-guidance and --duration are for auk", param="steps")
+    if module is not audio8:
+        size["parts"] = _parts(args.parts, module.PARTS)
+    elif args.parts is not None:
+        raise InvalidRequest("--parts is for audex and auk", param="parts")
     if module is audex:
-        return {**size, "batches": args.batch, "parts": audex.checked_parts(args.parts)}
+        return {**size, "batches": args.batch}
     if len(args.batch) > 1:
         raise InvalidRequest(f"--batch must be one number for this model, got {args.batch}", param="batch")
-    if args.parts is not None:
-        raise InvalidRequest("--parts is for audex", param="parts")
     if args.dtype == "int8":
         raise InvalidRequest("--dtype int8 is for audex", param="dtype")
     return {**size, "batch": args.batch[0]}
+
+
+def _parts(names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+    """`names`, or all parts for None. Raises `InvalidRequest` for a part that is none, or is named twice."""
+    for name in names or ():
+        if name not in known:
+            raise InvalidRequest(f"--parts are of {', '.join(known)}; got {name!r}", param="parts")
+    if names is not None and len(set(names)) < len(names):
+        raise InvalidRequest(f"--parts names a part twice: {', '.join(names)}", param="parts")
+    return known if names is None else names

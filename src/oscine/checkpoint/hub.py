@@ -15,6 +15,9 @@ _log = logging.getLogger(__name__)
 
 ALLOW_PATTERNS = ("*.json", "*.safetensors", "codec.pth", "*.yaml", "*.txt", "LICENSE*", "README.md")
 """What is fetched from a hub: data only, never code."""
+UNUSED_FOLDERS = ("enhancement_VAE", "checkpoint_folder_textonly", "license")
+"""Folders of Audex releases that nothing here reads; the second has an index without its files (AUDEX spec, 1.1)."""
+IGNORE_PATTERNS = tuple(f"{name}/*" for name in UNUSED_FOLDERS)
 CONFIG_NAMES = ("config.json", "config.yaml")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -64,7 +67,13 @@ def cached_folder(hub_id: str, revision: str | None = None) -> Path | None:
 
     try:
         found = Path(
-            snapshot_download(hub_id, revision=revision, local_files_only=True, allow_patterns=list(ALLOW_PATTERNS))
+            snapshot_download(
+                hub_id,
+                revision=revision,
+                local_files_only=True,
+                allow_patterns=list(ALLOW_PATTERNS),
+                ignore_patterns=list(IGNORE_PATTERNS),
+            )
         )
     except (LocalEntryNotFoundError, HFValidationError):
         return None
@@ -72,17 +81,23 @@ def cached_folder(hub_id: str, revision: str | None = None) -> Path | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the folder holds a configuration and every weight file that its indices name."""
+    """Whether the folder holds a configuration and every weight file that its indices name, beside them or elsewhere.
+
+    Two folders of an Audex release share files that stand in one of them.
+    """
     if not any((folder / name).is_file() for name in CONFIG_NAMES):
         return False
+    present = {path.name for path in folder.rglob("*.safetensors") if path.is_file()}
     for index in folder.rglob("*.safetensors.index.json"):
+        if index.parent.name in UNUSED_FOLDERS:
+            continue
         try:
             shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(f"{index} is not a weight index: {error}") from error
-        if not all((index.parent / str(shard)).is_file() for shard in shards):
+        if not shards <= present:
             return False
-    return any(folder.rglob("*.safetensors"))
+    return bool(present)
 
 
 def _from_hub(hub_id: str, revision: str | None, *, may_download: bool) -> Path:
@@ -111,7 +126,13 @@ def _download(hub_id: str, revision: str | None) -> Path:
     _log.info("downloading %s", hub_id)
     try:
         folder = Path(
-            snapshot_download(hub_id, revision=revision, allow_patterns=list(ALLOW_PATTERNS), library_name="oscine")
+            snapshot_download(
+                hub_id,
+                revision=revision,
+                allow_patterns=list(ALLOW_PATTERNS),
+                ignore_patterns=list(IGNORE_PATTERNS),
+                library_name="oscine",
+            )
         )
     except GatedRepoError as error:
         raise UnknownModel(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oscine.cli.arguments import print_json
-from oscine.cli.releases import RELEASES, RUNTIME_BYTES, Release, memory_needed
+from oscine.cli.releases import RELEASES, RUNTIME_BYTES, Release, int8_memory_needed, memory_needed
 from oscine.cli.units import human_bytes, human_count
 from oscine.errors import MissingFile
 
@@ -147,6 +147,8 @@ def _models(free: int | None, on_device: int | None) -> list[dict[str, Any]]:
         if release.in_turn is not None:
             needed["float32, parts in turn"] = memory_needed(release, 4, in_turn=True)
             needed["bfloat16, parts in turn"] = memory_needed(release, 2, in_turn=True)
+        if (int8 := int8_memory_needed(release)) is not None:
+            needed["int8"] = int8
         cached = next((folder for name in release.hub_ids if (folder := cached_folder(name))), None)
         models.append(
             {

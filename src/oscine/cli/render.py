@@ -30,6 +30,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stream", action="store_true", help="write OUT while it is made, not at the end; always so for stdout"
     )
+    parser.add_argument("--trim", action="store_true", help="leave out the silence before and after what is heard")
     parser.add_argument("--json", action="store_true", help="print a report as one JSON object (stderr with '-o -')")
 
 
@@ -52,18 +53,22 @@ def check_output(args: argparse.Namespace) -> None:
 
 def render(model: Model, start: Start, args: argparse.Namespace) -> None:
     """Writes the audio of a request as it is made; the file is whole or not there."""
+    from oscine.audio.trim import SilenceTrimmer
     from oscine.audio.write import AudioWriter
 
     to_stdout = args.output == "-"
     target: str | BinaryIO = sys.stdout.buffer if to_stdout else args.output
     with (
         _Progress() as progress,
-        start(progress.pieces_done) as stream,
+        start(progress.work_done) as stream,
         AudioWriter(target, stream.sample_rate, args.format, in_place=args.stream) as writer,
     ):
+        trimmer = SilenceTrimmer(stream.sample_rate) if args.trim else None
         for chunk in stream:
-            writer.write(chunk.samples)
+            writer.write(trimmer.push(chunk.samples) if trimmer else chunk.samples)
             progress.audio(chunk.start / chunk.sample_rate)
+        if trimmer:
+            writer.write(trimmer.finish())
     _warn(stream)
     if args.json:
         print_json(_report(model, stream, writer, args.output), to_stderr=to_stdout)
@@ -89,7 +94,7 @@ def _report(model: Model, stream: SpeechStream, writer: AudioWriter, output: str
         "path": output,
         "format": writer.format,
         "sample_rate": writer.sample_rate,
-        "duration_s": timings.audio_s,
+        "duration_s": writer.num_samples / stream.sample_rate,
         "finish_reason": stream.finish_reason,
         "seed": stream.seed,
         "model": model.capabilities.model,
@@ -104,7 +109,7 @@ def _summarise(model: Model, stream: SpeechStream, output: str) -> None:
     timings, capabilities = stream.timings, model.capabilities
     print(
         f"{output}: {timings.audio_s:.1f} s in {timings.total_s:.1f} s, seed {stream.seed}, "
-        f"{capabilities.model} ({capabilities.licence})",
+        f"{capabilities.model} ({capabilities.licence}), ended by {stream.finish_reason!r}",
         file=sys.stderr,
     )
 
@@ -128,8 +133,8 @@ class _Progress:
     def __exit__(self, *exception: object) -> None:
         self._bar.close()
 
-    def pieces_done(self, share: float) -> None:
-        """`share` of the pieces, 0 to 1, is done."""
+    def work_done(self, share: float) -> None:
+        """`share` of the work, 0 to 1, is done."""
         self._bar.update(share - self._bar.n)
 
     def audio(self, seconds: float) -> None:

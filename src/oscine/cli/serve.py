@@ -64,6 +64,13 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     limits.add_argument("--idle-unload-s", type=float, metavar="S", help="unload models idle for so long")
     limits.add_argument(
+        "--send-timeout-s",
+        type=float,
+        default=60,
+        metavar="S",
+        help="how long a client may leave what it is sent unread; then its request is cancelled (default: %(default)s)",
+    )
+    limits.add_argument(
         "--shutdown-s", type=int, default=30, metavar="S", help="for running requests to end (default: %(default)s)"
     )
     where = parser.add_argument_group("model")
@@ -99,7 +106,7 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
     """The settings that the arguments ask for. Raises InvalidRequest for one out of range."""
     from oscine.server.state import ServerSettings
 
-    for name in ("max_requests", "max_chars", "max_body_mb", "max_audio_s", "shutdown_s"):
+    for name in ("max_requests", "max_chars", "max_body_mb", "max_audio_s", "send_timeout_s", "shutdown_s"):
         if getattr(args, name) < 1:
             raise InvalidRequest(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
     folders = tuple(Path(folder).expanduser() for folder in args.allow_path)
@@ -114,6 +121,7 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
         max_input_chars=args.max_chars,
         max_body_bytes=args.max_body_mb << 20,
         max_audio_s=args.max_audio_s,
+        send_timeout_s=args.send_timeout_s,
     )
 
 

@@ -147,6 +147,6 @@ def _tasks(args: argparse.Namespace) -> int:
         print(f"  --task {edit.name:16} {edit.help}")
         for slot in edit.slots:
             allowed = f" ({', '.join(slot.choices)})" if slot.choices else ""
-            default = "" if slot.default is None else f"; default {slot.default}"
+            default = "" if slot.default is None else f"; default {slot.default}" if slot.default else "; optional"
             print(f"      --set {slot.name}=...  {slot.help}{allowed}{default}")
     return 0

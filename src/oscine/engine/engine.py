@@ -204,16 +204,19 @@ class Engine:
                 self._push_all([entry for entry in entries if entry.grid in due])
 
     def _push_all(self, entries: Sequence[Entry]) -> None:
+        """One call for all; if it fails each job is decoded by itself, so that one job's fault is its own."""
         pushes = [(cast(JointDecoder, entry.grid.decoder), entry.grid.take()) for entry in entries]
-        try:
-            made = type(pushes[0][0]).push_all(pushes)
-        except Exception as error:
-            log.exception("decoding %d jobs together failed", len(entries))
-            for entry in entries:
-                self._end(entry, partial(entry.fail, error))
-            return
-        for entry, samples in zip(entries, made, strict=True):
-            self._settle(entry, partial(entry.take_samples, samples))
+        if len(pushes) > 1:
+            try:
+                made = type(pushes[0][0]).push_all(pushes)
+            except Exception:
+                log.exception("decoding %d jobs together failed; each is decoded by itself", len(entries))
+            else:
+                for entry, samples in zip(entries, made, strict=True):
+                    self._settle(entry, partial(entry.take_samples, samples))
+                return
+        for entry, (_, run) in zip(entries, pushes, strict=True):
+            self._settle(entry, partial(entry.decode_run, run))
 
     def _settle(self, entry: Entry, take: Callable[[], None]) -> None:
         try:

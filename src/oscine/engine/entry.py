@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ class Entry:
                 self._gone_wrong(verdict)
                 return
             self._release_or_hold(verdict)
+        self._note_progress(out.progress)
         if out.finish is not None:
             self._reached_end(out.finish)
         elif len(self.job.frames) + len(self._held) >= self.job.max_frames:
@@ -91,6 +93,13 @@ class Entry:
     def cancel(self) -> None:
         """Ends the job as cancelled; what was handed out stays handed out."""
         self._end(self._done("cancelled"))
+
+    def _note_progress(self, share: float | None) -> None:
+        """How far the job is: what the family says, else its frames where their number is the one asked for."""
+        if share is not None:
+            self.job.progress = share
+        elif self.job.ends_full:
+            self.job.progress = (len(self.job.frames) + len(self._held)) / self.job.max_frames
 
     def _release_or_hold(self, verdict: Verdict) -> None:
         if verdict == "suspect":
@@ -126,6 +135,10 @@ class Entry:
     def take_samples(self, samples: Samples) -> None:
         """Takes what the job's joint decoder made of the run that was due."""
         self._hand_out(finite(samples))
+
+    def decode_run(self, run: Sequence[Any]) -> None:
+        """Decodes a run that was taken out of the grid, without other jobs."""
+        self.take_samples(self.grid.decoder.push(run))
 
     def _hand_out(self, samples: Samples) -> None:
         if not len(samples):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import secrets
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from oscine.errors import Cancelled
 from oscine.server.errors import error_body, error_response, json_response
 from oscine.server.state import ServerState
 
@@ -22,7 +25,15 @@ _GUARDED = ("/v1/", "/metrics")
 _DRAINED_BODIES = 4
 """How many times the size limit is read of a body that is refused."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
+SLICE = 1 << 16
+"""Bytes sent at a time."""
+ABORT = "oscine.abort"
+"""Extension of a scope: ends the connection at once, whatever is still to be sent."""
 _QUIET = ("/health", "/ready", "/metrics", "/static", "/")
+
+
+class Unread(Cancelled):
+    """The client does not read what it is sent."""
 
 
 class Gate:
@@ -37,8 +48,31 @@ class Gate:
         elif scope["type"] == "websocket" and (_from_elsewhere(scope) or not self._allowed(scope)):
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": "not allowed"})
+        elif scope["type"] == "websocket":
+            await self._app(scope, receive, self._timed(scope, send, ConnectionAbortedError))
         else:
             await self._app(scope, receive, send)
+
+    def _timed(self, scope: Scope, send: Send, error: type[Exception]) -> Send:
+        """`send` that waits `send_timeout_s` for a client to read, then ends the connection and raises `error`.
+
+        A long body goes out by slices: nobody else waits while one is copied, and each has the time to itself.
+        """
+        limit = self._state.settings.send_timeout_s
+        abort = scope.get("extensions", {}).get(ABORT)
+
+        async def sending(message: Message) -> None:
+            try:
+                for part in _slices(message):
+                    async with asyncio.timeout(limit):
+                        await send(part)
+            except TimeoutError as late:
+                if abort is not None:
+                    abort()
+                    await asyncio.sleep(0)  # the server takes note
+                raise error(f"the client has not read what was sent for {limit:g} s") from late
+
+        return sending
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = f"req_{secrets.token_hex(8)}"
@@ -46,6 +80,7 @@ class Gate:
         scope.setdefault("state", {})["facts"] = facts
         started = time.perf_counter()
         status = 0
+        send = self._timed(scope, send, Unread)
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -54,7 +89,11 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
-            await send(message)
+            try:
+                await send(message)
+            except Unread:
+                facts["unread"] = True
+                raise
 
         try:
             refusal = self._refusal(scope)
@@ -66,6 +105,8 @@ class Gate:
         except ClientDisconnect:  # in the middle of sending the request
             facts["outcome"] = "cancelled"
         except Exception as error:
+            if "unread" in facts:  # the connection is gone already
+                return
             if status:  # too late for an answer: the connection breaks
                 raise
             _log.exception("request %s failed", request_id)
@@ -124,10 +165,24 @@ class Gate:
         route = scope.get("route")
         endpoint = getattr(route, "path", "other")
         outcome = facts.pop("outcome", None) or _outcome(status)
+        if "unread" in facts:
+            outcome = "cancelled"
         self._state.metrics.count(endpoint, outcome)
         words = {"id": request_id, "endpoint": endpoint, "status": status, "outcome": outcome, "ms": round(ms)} | facts
         level = logging.DEBUG if endpoint.startswith(_QUIET[:-1]) or endpoint == "/" else logging.INFO
         _log.log(level, "request %s", " ".join(f"{name}={value}" for name, value in words.items()))
+
+
+def _slices(message: Message) -> Iterator[Message]:
+    """The messages that say the same as `message`, none with a long body."""
+    body = message.get("body", b"")
+    if message["type"] != "http.response.body" or len(body) <= SLICE:
+        yield message
+        return
+    view, last = memoryview(body), (len(body) - 1) // SLICE * SLICE
+    for begin in range(0, last, SLICE):
+        yield {"type": message["type"], "body": bytes(view[begin : begin + SLICE]), "more_body": True}
+    yield {**message, "body": bytes(view[last:])}
 
 
 def _from_elsewhere(scope: Scope) -> bool:

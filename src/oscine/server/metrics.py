@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TTFA_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 RTF_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0)
+FRAMES_WINDOW_S = 10.0
+"""What `frames_per_second` is the mean of."""
 UNDERRUN_BUCKETS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -58,7 +62,9 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: dict[tuple[str, str], int] = {}
-        self._sums = {"frames": 0, "input_tokens": 0, "output_tokens": 0}
+        self._sums = {"input_tokens": 0, "output_tokens": 0}
+        self._frames = 0
+        self._recent: deque[tuple[float, int]] = deque()
         self._audio_s = 0.0
         self._histograms = {
             "ttfa_seconds": (Histogram(TTFA_BUCKETS), "Seconds from a request to its first audio"),
@@ -75,7 +81,7 @@ class Metrics:
             self._requests[key] = self._requests.get(key, 0) + 1
 
     def spoke(
-        self, *, ttfa_s: float, total_s: float, audio_s: float, underrun_s: float | None, usage: dict[str, int]
+        self, *, ttfa_s: float, total_s: float, audio_s: float, underrun_s: float | None, usage: Mapping[str, int]
     ) -> None:
         """One request has been spoken to its end; `underrun_s` is None if it was not streamed."""
         with self._lock:
@@ -85,10 +91,25 @@ class Metrics:
             if underrun_s is not None:
                 self._histograms["underrun_seconds"][0].observe(underrun_s)
             self._audio_s += audio_s
-            self._sums["frames"] += usage["output_tokens"]
-            self._sums["input_tokens"] += usage["input_tokens"]
-            self._sums["output_tokens"] += usage["output_tokens"]
             self.mean_request_s += 0.1 * (total_s - self.mean_request_s)
+        self.used(usage)
+
+    def used(self, usage: Mapping[str, int]) -> None:
+        """One request has ended and used so many tokens."""
+        with self._lock:
+            for name in self._sums:
+                self._sums[name] += usage[name]
+
+    def made(self, num_frames: int) -> None:
+        """So many frames of audio have been made."""
+        with self._lock:
+            self._frames += num_frames
+            self._recent.append((time.monotonic(), num_frames))
+            self._forget_old()
+
+    def _forget_old(self) -> None:
+        while self._recent and self._recent[0][0] < time.monotonic() - FRAMES_WINDOW_S:
+            self._recent.popleft()
 
     def render(self, *, queue_depth: int, running: int, active: int) -> str:
         """All series as text; the arguments are numbers of jobs waiting, jobs running and requests being served."""
@@ -101,7 +122,10 @@ class Metrics:
             out += _single("requests_active", "gauge", "Requests being served", active)
             for name, (histogram, text) in self._histograms.items():
                 out += [*_head(name, "histogram", text), *histogram.lines(f"oscine_{name}")]
-            out += _single("frames_total", "counter", "Codec frames made; its rate is frames a second", self._frames)
+            out += _single("frames_total", "counter", "Frames of audio made", self._frames)
+            out += _single(
+                "frames_per_second", "gauge", f"The same of the last {FRAMES_WINDOW_S:g} s", self._frame_rate()
+            )
             out += _single("audio_seconds_total", "counter", "Seconds of audio made", self._audio_s)
             out += _head("tokens_total", "counter", "Tokens of text in, frames out")
             out.append(f'oscine_tokens_total{{kind="input"}} {self._sums["input_tokens"]}')
@@ -109,9 +133,9 @@ class Metrics:
             out += _single("resident_memory_bytes", "gauge", "Resident memory of the process", resident_bytes())
             return "\n".join(out) + "\n"
 
-    @property
-    def _frames(self) -> int:
-        return self._sums["frames"]
+    def _frame_rate(self) -> float:
+        self._forget_old()
+        return sum(number for _, number in self._recent) / FRAMES_WINDOW_S
 
 
 def resident_bytes() -> int:

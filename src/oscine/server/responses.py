@@ -16,15 +16,15 @@ from oscine.errors import Cancelled, OscineError
 from oscine.server.errors import body_of
 from oscine.server.schemas import OutputSettings
 from oscine.server.state import ServerState
-from oscine.server.stream import AudioRun, Delivery
+from oscine.server.stream import AudioRun, Delivery, Progress
 
 if TYPE_CHECKING:
     from oscine.api import Model
 
 _log = logging.getLogger(__name__)
 
-
-_SLICE = 1 << 18
+_DELTA_BYTES = 24 << 10
+"""In one event: clients that read line by line often take no more than 64 KiB in one."""
 _STREAMING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -33,7 +33,8 @@ async def respond(
 ) -> Response:
     """The response with the audio that `make` starts, once its first bytes are there.
 
-    Everything that can be refused has been refused by then. A client that leaves ends its jobs.
+    Everything that can be refused has been refused by then. Events begin earlier where that takes long, to tell the
+    progress. A client that leaves ends its jobs.
     """
     delivery = Delivery(state, request.state.facts)
     try:
@@ -45,38 +46,27 @@ async def respond(
             data = await delivery.pull_whole()
             headers["X-Finish-Reason"] = delivery.run.stream.finish_reason
             delivery.close()
-            return WholeAudio(data, headers=headers, media_type=delivery.run.content_type)
-        first = await delivery.pull() or b""
+            return Response(data, headers=headers, media_type=delivery.run.content_type)
+        kind = AudioEvents if output.stream_format == "sse" else RawAudio
+        await delivery.begin(patient=kind is RawAudio)
     except BaseException as error:
         delivery.refuse(error)
         delivery.close()
         raise
-    kind = AudioEvents if output.stream_format == "sse" else RawAudio
-    return kind(delivery, first, headers | _STREAMING)
-
-
-class WholeAudio(Response):
-    """A body that is there already; sent by slices, so that nobody else waits while a long one is copied."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        data = memoryview(self.body)
-        for begin in range(0, len(data), _SLICE):
-            await _send(send, bytes(data[begin : begin + _SLICE]))
-        await _send(send, b"", more=False)
+    return kind(delivery, headers | _STREAMING)
 
 
 class RawAudio(Response):
     """The bytes of the container as they are made.
 
-    `first` are the bytes already pulled: whatever can be refused has been. A failure after them ends the connection
-    without the end of the body, so that no client takes it for complete.
+    The first ones are there: whatever can be refused has been. A failure after them ends the connection without the
+    end of the body, so that no client takes it for complete.
     """
 
-    def __init__(self, delivery: Delivery, first: bytes, headers: Mapping[str, str]) -> None:
+    def __init__(self, delivery: Delivery, headers: Mapping[str, str]) -> None:
         super().__init__(headers=dict(headers), media_type=self._content_type(delivery))
         del self.headers["content-length"]
-        self._delivery, self._first = delivery, first
+        self._delivery = delivery
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -86,11 +76,9 @@ class RawAudio(Response):
             self._delivery.close()
 
     async def _stream(self, send: Send) -> None:
-        data: bytes | None = self._first
         try:
-            while data is not None:
-                await _send(send, self._frame(data))
-                data = await self._delivery.pull()
+            while (frame := await self._next()) is not None:
+                await _send(send, frame)
         except Exception as error:
             self._delivery.fail(error)
             if not isinstance(error, (OscineError, OSError)):
@@ -104,8 +92,8 @@ class RawAudio(Response):
     def _content_type(self, delivery: Delivery) -> str:
         return delivery.run.content_type
 
-    def _frame(self, data: bytes) -> bytes:
-        return data
+    async def _next(self) -> bytes | None:
+        return await self._delivery.pull()
 
     async def _break_off(self, send: Send, error: Exception) -> None:
         return  # without a last message: the server closes the connection
@@ -117,14 +105,28 @@ class RawAudio(Response):
 class AudioEvents(RawAudio):
     """Server-sent events: `speech.audio.delta` with a slice of the container, then `speech.audio.done`.
 
-    A failure is `speech.audio.error`, and no `done` follows.
+    When there is no audio for a while, `speech.audio.progress` tells how far the request is. A failure is
+    `speech.audio.error`, and no `done` follows.
     """
+
+    def __init__(self, delivery: Delivery, headers: Mapping[str, str]) -> None:
+        super().__init__(delivery, headers)
+        self._rest = memoryview(b"")
 
     def _content_type(self, delivery: Delivery) -> str:
         return "text/event-stream"
 
-    def _frame(self, data: bytes) -> bytes:
-        return _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode("ascii")})
+    async def _next(self) -> bytes | None:
+        if not self._rest:
+            data = await self._delivery.pull_or_progress()
+            if data is None:
+                return None
+            if isinstance(data, Progress):
+                return _event({"type": "speech.audio.progress", **data.fields()})
+            self._rest = memoryview(data)
+        audio = base64.b64encode(self._rest[:_DELTA_BYTES]).decode("ascii")
+        self._rest = self._rest[_DELTA_BYTES:]
+        return _event({"type": "speech.audio.delta", "audio": audio, **self._delivery.progress.fields()})
 
     async def _break_off(self, send: Send, error: Exception) -> None:
         await _send(send, _event({"type": "speech.audio.error", **body_of(error)}), more=False)

@@ -6,13 +6,18 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
 
 from oscine.errors import OutputError
+from oscine.server.gate import ABORT
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +39,34 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+def abortable(protocol: Callable[..., Any]) -> Callable[..., Any]:
+    """A uvicorn protocol whose scopes let the app end the connection at once (`gate.ABORT`).
+
+    Without it what a client does not read would keep the connection open after the app has given up on it.
+    """
+
+    def make(*args: Any, **fields: Any) -> Any:
+        made = protocol(*args, **fields)
+        app: ASGIApp = made.app
+
+        async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
+            scope.setdefault("extensions", {})[ABORT] = lambda: made.transport.abort()
+            await app(scope, receive, send)
+
+        made.app = with_abort
+        return made
+
+    return make
+
+
+def protocols() -> dict[str, Any]:
+    """The protocols of HTTP and WebSocket, as arguments of `uvicorn.Config`."""
+    return {
+        "http": abortable(AutoHTTPProtocol),
+        "ws": abortable(AutoWebSocketsProtocol) if AutoWebSocketsProtocol else "none",
+    }
+
+
 def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_message_bytes: int) -> int:
     """Serves `app` until SIGINT or SIGTERM and returns 0.
 
@@ -48,6 +81,7 @@ def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_messag
             server_header=False,
             timeout_graceful_shutdown=shutdown_s,
             ws_max_size=max_message_bytes,
+            **protocols(),
         )
         sys.setswitchinterval(SWITCH_S)
         shown = f"[{host}]" if ":" in host else host

@@ -19,11 +19,12 @@ from oscine.errors import Cancelled, InvalidRequest, OscineError, QueueFull
 from oscine.seeds import fresh_seed
 from oscine.server import forms
 from oscine.server.errors import body_of, describe_invalid
+from oscine.server.gate import SLICE
 from oscine.server.parsing import parse_aside
 from oscine.server.schemas import SpeechSettings, check_unicode
 from oscine.server.speaking import check_speech, reference_of, speech_maker
 from oscine.server.state import ServerState
-from oscine.server.stream import Delivery
+from oscine.server.stream import Delivery, Progress
 from oscine.text.split import SentenceStream
 from oscine.types import AudioInput
 
@@ -244,7 +245,7 @@ class SpeechSession:
             self._current = delivery
             if self._closing:
                 raise Cancelled("the client has left")
-            data = await delivery.pull()
+            data = await self._next(delivery, start)
             rate = delivery.run.sample_rate
             await self._say({**start, "format": config.response_format, "sample_rate": rate})
             outcome = await self._send_audio(delivery, data, start)
@@ -253,7 +254,7 @@ class SpeechSession:
             outcome = "cancelled" if isinstance(error, Cancelled) else "invalid" if error.status < 500 else "failed"
             if self._closing:
                 return
-            await self._say_error(error, {name: start[name] for name in ("utterance_index", "sentence_index")})
+            await self._say_error(error, _place(start))
         except WebSocketDisconnect:
             outcome = "cancelled"
             raise
@@ -262,14 +263,21 @@ class SpeechSession:
             delivery.close()
             self._report(outcome, delivery.facts)
 
+    async def _next(self, delivery: Delivery, start: dict[str, Any]) -> bytes | None:
+        """The next bytes of a sentence; while there are none, its progress is told."""
+        while isinstance(data := await delivery.pull_or_progress(), Progress):
+            await self._say({"type": "audio.progress", **_place(start), **data.fields()})
+        return data
+
     async def _send_audio(self, delivery: Delivery, data: bytes | None, start: dict[str, Any]) -> str:
         """Sends what comes after `audio.start`; returns how it went."""
         total, failure = 0, None
         try:
             while data is not None:
-                await self._socket.send_bytes(data)
+                for begin in range(0, len(data), SLICE):
+                    await self._socket.send_bytes(data[begin : begin + SLICE])
                 total += len(data)
-                data = await delivery.pull()
+                data = await self._next(delivery, start)
         except OscineError as error:
             delivery.fail(error)
             if self._closing:
@@ -277,8 +285,7 @@ class SpeechSession:
             failure = error
         done: dict[str, Any] = {
             "type": "audio.done",
-            "utterance_index": start["utterance_index"],
-            "sentence_index": start["sentence_index"],
+            **_place(start),
             "total_bytes": total,
             "finish_reason": None if failure else delivery.run.stream.finish_reason,
             "error": body_of(failure)["error"] if failure else None,
@@ -296,6 +303,11 @@ class SpeechSession:
         self._state.metrics.count("/v1/audio/speech/stream", outcome)
         words = {"id": self._id, "outcome": outcome} | facts
         _log.info("sentence %s", " ".join(f"{name}={value}" for name, value in words.items()))
+
+
+def _place(start: dict[str, Any]) -> dict[str, Any]:
+    """Which sentence of which utterance it is."""
+    return {name: start[name] for name in ("utterance_index", "sentence_index")}
 
 
 def _cut(sentences: SentenceStream, text: str) -> list[str]:

@@ -44,6 +44,10 @@ class ServerSettings:
     max_batch_items: int = 32
     batch_parallel: int = 4
     websocket_idle_s: float = 300.0
+    send_timeout_s: float = 60.0
+    """How long a client may leave what it is sent unread; then its request is cancelled and its connection closed."""
+    progress_s: float = 2.0
+    """An event stream without audio for so long tells how far the request is."""
     url_hosts: tuple[str, ...] = ()
     """Hosts that recordings may be fetched from when a client sends a URL; `*` means any."""
     path_folders: tuple[Path, ...] = ()

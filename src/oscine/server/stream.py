@@ -35,6 +35,18 @@ class Part:
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a request is: the share of it that is done, 0 to 1, and the seconds of audio it has given."""
+
+    share: float
+    audio_s: float
+
+    def fields(self) -> dict[str, float]:
+        """As clients are told."""
+        return {"progress": round(self.share, 4), "audio_s": round(self.audio_s, 3)}
+
+
 class AudioRun:
     """Audio being made. `pull` by one thread at a time, `cancel` by any.
 
@@ -109,6 +121,9 @@ class Delivery:
         self._started = time.perf_counter()
         self._ttfa_s: float | None = None
         self._audio_s = 0.0
+        self._num_frames = 0
+        self._pending: asyncio.Task[Part | None] | None = None
+        self._due = 0.0
         self.run: AudioRun
 
     def admit(self) -> None:
@@ -123,19 +138,43 @@ class Delivery:
         self.run = await self._state.in_thread(make, model)
         self._open.callback(self.run.cancel)
         self.facts["seed"] = self.run.stream.seed
+        self._due = time.monotonic() + self._state.settings.progress_s
 
     def watch(self, receive: Receive) -> None:
         """Cancels the run when the client leaves."""
         self._open.callback(asyncio.create_task(when_gone(receive, self.run.cancel)).cancel)
 
+    @property
+    def progress(self) -> Progress:
+        """How far the run is now."""
+        return Progress(share=self.run.stream.progress, audio_s=self._audio_s)
+
+    async def begin(self, *, patient: bool) -> None:
+        """Returns once the first bytes are there, which stay for `pull`, and raises what came in their place.
+
+        Unless `patient` also once there is progress to tell, after which a failure can no longer be a refusal.
+        """
+        if await self._within(None if patient else self._due - time.monotonic()):
+            assert self._pending is not None
+            self._pending.result()
+
     async def pull(self) -> bytes | None:
         """The next bytes, None after the last."""
-        part = await self._state.in_thread(self.run.pull)
+        await self._within(None)
+        assert self._pending is not None
+        pending, self._pending = self._pending, None
+        part = pending.result()
         if part is None:
             self._succeed(streamed=True)
             return None
         self._heard(part.seconds)
         return part.data
+
+    async def pull_or_progress(self) -> bytes | Progress | None:
+        """As `pull`, but when nothing comes for `progress_s`, how far the run is."""
+        ready = await self._within(self._due - time.monotonic())
+        self._due = time.monotonic() + self._state.settings.progress_s
+        return await self.pull() if ready else self.progress
 
     async def pull_whole(self) -> bytes:
         """The whole body, its header with the exact lengths."""
@@ -157,9 +196,25 @@ class Delivery:
 
     def close(self) -> None:
         """Cancels what still runs and lets the model go. Idempotent."""
+        if self._pending is not None:
+            self._pending.add_done_callback(_forget)
+            self._pending = None
         self._open.close()
 
+    async def _within(self, seconds: float | None) -> bool:
+        """Whether the next bytes, or what comes in their place, are there in time; None waits for them."""
+        if self._pending is None:
+            self._pending = asyncio.create_task(self._state.in_thread(self.run.pull))
+        done, _ = await asyncio.wait([self._pending], timeout=None if seconds is None else max(seconds, 0.0))
+        return bool(done)
+
+    def _count_frames(self) -> None:
+        num_frames = self.run.stream.num_frames
+        self._state.metrics.made(num_frames - self._num_frames)
+        self._num_frames = num_frames
+
     def _heard(self, seconds: float) -> None:
+        self._count_frames()
         now = time.perf_counter()
         if self._ttfa_s is None:
             self._ttfa_s = now - self._started
@@ -167,6 +222,7 @@ class Delivery:
         self._playback.arrive(now, seconds)
 
     def _succeed(self, *, streamed: bool) -> None:
+        self._count_frames()
         stream = self.run.stream
         total = time.perf_counter() - self._started
         ttfa = total if self._ttfa_s is None else self._ttfa_s
@@ -183,6 +239,12 @@ class Delivery:
             underrun_s=self._playback.underrun_s if streamed else None,
             usage=stream.usage,
         )
+
+
+def _forget(task: asyncio.Task[Part | None]) -> None:
+    """Takes note of how a task ended, so that nobody misses it."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def when_gone(receive: Receive, act: Callable[[], None]) -> None:

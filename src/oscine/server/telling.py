@@ -145,6 +145,7 @@ class ChatEvents(Response):
             "finish_reason": stream.finish_reason,
             "tokens": stream.usage["output_tokens"],
         }
+        self._state.metrics.used(stream.usage)
         await _send(send, self._chunk({}, finish_of(stream.finish_reason)))
         if self._include_usage:
             await _send(send, self._head | {"choices": [], "usage": usage_of(stream.usage)})

@@ -30,14 +30,20 @@ class SpeechStreamDecoder(JointDecoder):
     @classmethod
     @torch.inference_mode()
     def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
-        """The same for several streams of one model, in one call of its decoder."""
+        """The same for several streams of one model, in one call of its decoder; if it raises, none has moved on."""
         sessions = [cast(SpeechStreamDecoder, decoder)._session for decoder, _ in pushes]
-        taken = [
-            session.take([int(frame) for frame in frames])
-            for session, (_, frames) in zip(sessions, pushes, strict=True)
-        ]
-        chunks = iter(sessions[0].decoder.decode([chunk for chunk in taken if chunk is not None]))
-        return [_joined([] if chunk is None else [next(chunks)]) for chunk in taken]
+        marks = [session.mark() for session in sessions]
+        try:
+            taken = [
+                session.take([int(frame) for frame in frames])
+                for session, (_, frames) in zip(sessions, pushes, strict=True)
+            ]
+            chunks = iter(sessions[0].decoder.decode([chunk for chunk in taken if chunk is not None]))
+            return [_joined([] if chunk is None else [next(chunks)]) for chunk in taken]
+        except Exception:
+            for session, mark in zip(sessions, marks, strict=True):
+                session.rewind(mark)
+            raise
 
     @torch.inference_mode()
     def flush(self) -> Samples:

@@ -157,7 +157,7 @@ class AudexFamily:
             raise UnknownVoice(f"{self.capabilities.model} has one voice, {VOICE!r}", param="voice")
         hears = request.task in ("transcribe", "ask", "converse")
         guided = request.task in ("speech", "sound", "converse")
-        for field in ("ref_audio", "ref_codes", "ref_text", *(() if hears else ("audio",))):
+        for field in ("ref_audio", "ref_codes", "ref_text", "edit", *(() if hears else ("audio",))):
             if getattr(request, field) is not None:
                 raise UnsupportedFeature(f"{request.task} with {self.capabilities.model} takes no {field}", param=field)
         useless = [*(() if guided else ("cfg_scale",)), *(() if request.task == "sound" else ("duration_s",))]

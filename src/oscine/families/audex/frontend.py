@@ -36,9 +36,9 @@ def normalize(wave: npt.NDArray[Any]) -> Samples:
     elif samples.ndim == 2 and samples.shape[0] <= 2:
         samples = samples.mean(axis=0)
     if samples.ndim != 1:
-        raise BadAudio(f"audio must be mono or stereo, got an array of shape {wave.shape}")
+        raise BadAudio(f"audio must be mono or stereo, got an array of shape {wave.shape}", param="audio")
     if not np.isfinite(samples).all():
-        raise BadAudio("audio holds NaN or infinite samples")
+        raise BadAudio("audio holds NaN or infinite samples", param="audio")
     peak = float(np.abs(samples).max(initial=0.0))
     return np.asarray(samples / peak if peak > 1.0 else samples, dtype=np.float32)
 

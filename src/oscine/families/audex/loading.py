@@ -13,6 +13,7 @@ import torch
 from tokenizers import Tokenizer
 
 from oscine.checkpoint.config import read_json, require
+from oscine.checkpoint.hub import cached_folder
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import ConfigMismatch, MissingFile, UnsupportedFeature
 from oscine.families.audex import frontend
@@ -48,12 +49,13 @@ logger = logging.getLogger(__name__)
 
 AUDIOGEN_FOLDER = "checkpoint_folder_audiogen"
 SPEECH_DECODER_FOLDER = "audex_causal_speech_decoder"
-XCODEC_FOLDER = "xcodec1"
+XCODEC_FOLDER, XCODEC_HUB_ID = "xcodec1", "hf-audio/xcodec-hubert-general-balanced"
 XCODEC_VARIABLE = "XCODEC1_PATH"
 """Environment variable with the folder of XCodec1, which is a repository of its own."""
 
 LanguageModel = DenseLM | HybridLM
 
+CLIP_SECONDS = frontend.CLIP_SAMPLES / frontend.SAMPLE_RATE
 PREPROCESSOR = (
     ("feature_size", frontend.NUM_MEL_BINS),
     ("sampling_rate", frontend.SAMPLE_RATE),
@@ -161,6 +163,16 @@ def load_tower(
     """The audio tower of the full checkpoint, after its feature extractor was found to be the one built in here."""
     values = _lenient_json(folder / "config.json")
     audio = AudioConfig.from_dict(values, source=f"{folder}/config.json")
+    states = {
+        "sound_target_rate": (values.get("sound_target_rate", frontend.SAMPLE_RATE), frontend.SAMPLE_RATE),
+        "sound_clip_duration": (values.get("sound_clip_duration", CLIP_SECONDS), CLIP_SECONDS),
+        "num_mel_bins": (audio.num_mel_bins, frontend.NUM_MEL_BINS),
+        "max_source_positions": (audio.max_source_positions, frontend.CLIP_SAMPLES // frontend.HOP_LENGTH // 2),
+    }
+    require(
+        [(value != own, f"{key} must be {own}, got {value!r}") for key, (value, own) in states.items()],
+        source=f"{folder}/config.json",
+    )
     path = folder / str(values.get("audio_preprocessor_path", "audio_preprocessor")) / "preprocessor_config.json"
     stated = _lenient_json(path)
     require(
@@ -188,18 +200,21 @@ def load_speech_decoder(folder: Path, *, device: torch.device) -> SpeechDecoder:
 
 
 def find_xcodec(root: Path) -> Path | None:
-    """The folder of XCodec1: inside the checkpoint, or named by XCODEC1_PATH; None when there is neither."""
+    """The folder of XCodec1: inside the checkpoint, named by XCODEC1_PATH, or in the hub's cache; None without any."""
     inside, named = root / XCODEC_FOLDER, os.environ.get(XCODEC_VARIABLE)
     if inside.is_dir():
         return inside
     if named:
         return Path(named)
-    logger.warning(
-        "no XCodec1 in %s: sounds cannot be made; put hf-audio/xcodec-hubert-general-balanced there or set %s",
-        inside,
-        XCODEC_VARIABLE,
-    )
-    return None
+    cached = cached_folder(XCODEC_HUB_ID)
+    if cached is None:
+        logger.warning(
+            "no XCodec1 in %s: sounds cannot be made; put %s there, set %s, or download it into the hub's cache",
+            inside,
+            XCODEC_HUB_ID,
+            XCODEC_VARIABLE,
+        )
+    return cached
 
 
 def load_xcodec(folder: Path, *, device: torch.device) -> XCodecDecoder:

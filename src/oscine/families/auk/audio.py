@@ -24,11 +24,11 @@ def prepare_audio(audio: Tensor | npt.ArrayLike, rate: int, to_rate: int) -> Sam
     array = np.asarray(audio.detach().cpu() if isinstance(audio, Tensor) else audio, dtype=np.float32)
     if array.ndim not in (1, 2):
         raise BadAudio(f"audio must have one or two dimensions, got shape {list(array.shape)}", param="audio")
+    if not array.size:
+        raise BadAudio("the audio is empty", param="audio")
     if array.ndim == 2:
         trailing = array.shape[1] <= MAX_TRAILING_CHANNELS < array.shape[0]
         array = array.mean(axis=1 if trailing else 0, dtype=np.float32)
-    if not array.size:
-        raise BadAudio("the audio is empty", param="audio")
     if not np.isfinite(array).all():
         raise BadAudio("the audio holds NaN or infinite samples", param="audio")
     if float(np.abs(array).max()) < SILENCE_PEAK:

@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 import yaml
 
-from oscine.checkpoint.config import bounded, lift_rope, parse_record, positive_integer, require, section
+from oscine.checkpoint.config import (
+    bounded,
+    field_names,
+    lift_rope,
+    parse_record,
+    positive_integer,
+    require,
+    section,
+)
 from oscine.errors import ConfigMismatch, MissingFile
 
 Variant = Literal["base", "flash"]
@@ -185,14 +193,37 @@ class ThinkerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Steps, guidance strength and sway of a request that asks for nothing else, named as a flat folder does.
+
+    AuK-Flash has its own grid instead, `sampler.FLASH_GRID` (AUK spec, 6).
+    """
+
+    nfe: int = bounded(32, least=1, most=1000)
+    cfg: float = bounded(2.0, least=0, most=100)
+    sway: float | None = -1.0
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, source: str) -> Recipe:
+        """From `defaults`, absent ones being the publishers'. Raises ConfigMismatch, also for keys not known here."""
+        unknown = ", ".join(sorted(set(values) - field_names(cls)))
+        require([(bool(unknown), f"defaults has {unknown}; nfe, cfg and sway are what can be set")], source=source)
+        return parse_record(cls, values, source=f"{source}: defaults")
+
+
+BASE_RECIPE = Recipe()
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuKConfig:
-    """One AuK checkpoint without its encoder."""
+    """One AuK checkpoint without its encoder; `recipe` is that of the base variant."""
 
     name: str
     variant: Variant
     sample_rate: int
     dit: DiTConfig
     vae: VAEConfig
+    recipe: Recipe = BASE_RECIPE
 
     @property
     def frame_rate(self) -> float:
@@ -205,43 +236,51 @@ class AuKConfig:
         model = section(values, "model", source=source)
         vae = section(model, "vae", source=source)
         latent_dim = positive_integer(vae, "latent_dim", source=source)
-        rate = positive_integer(vae, "target_sample_rate", source=source)
-        init = {"latent_dim": latent_dim, **section(vae, "model_init_kwargs", source=source)}
-        config = cls(
+        return cls(
             name=str(model.get("name", "AuK")),
             variant="flash" if model.get("name") == FLASH_NAME else "base",
-            sample_rate=rate,
+            sample_rate=positive_integer(vae, "target_sample_rate", source=source),
             dit=DiTConfig.from_dict(section(model, "arch", source=source), latent_dim, source=source),
-            vae=VAEConfig.from_dict(init, source=source),
+            vae=_vae_config(vae, section(vae, "model_init_kwargs", source=source), latent_dim, source=source),
         )
-        hop = vae.get("downsample_rate", config.vae.hop_length)
-        require(
-            [
-                (config.vae.latent_dim != latent_dim, "latent_dim of the VAE and of its model_init_kwargs differ"),
-                (hop != config.vae.hop_length, f"downsample_rate {hop!r} is not the product of upsample_rates"),
-            ],
-            source=source,
-        )
-        return config
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any], *, source: str) -> AuKConfig:
-        """From the `config.json` of a flat folder: the thinker's, with `dit`, `vae` and `variant` beside it."""
+        """From the `config.json` of a flat folder: the thinker's, with `dit`, `vae`, `variant` and `defaults` added.
+
+        Flash keeps its own recipe: `defaults` are those of the base variant there too.
+        """
         vae, dit = section(values, "vae", source=source), section(values, "dit", source=source)
-        init = vae.get("model_init_kwargs", vae)
+        init = section(vae, "model_init_kwargs", source=source) if "model_init_kwargs" in vae else vae
         latent_dim = positive_integer({**init, **vae, **dit}, "latent_dim", source=source)
         variant = str(values.get("variant", "base")).lower()
         flash = variant in ("flash", FLASH_NAME.lower())
         require(
             [(not flash and variant not in ("base", "auk"), f"variant {variant!r} is not base or flash")], source=source
         )
+        recipe = None if values.get("defaults") is None else section(values, "defaults", source=source)
         return cls(
             name=FLASH_NAME if flash else "AuK",
             variant="flash" if flash else "base",
             sample_rate=positive_integer({"target_sample_rate": 24000, **vae}, "target_sample_rate", source=source),
             dit=DiTConfig.from_dict(dit, latent_dim, source=source),
-            vae=VAEConfig.from_dict({"latent_dim": latent_dim, **init}, source=source),
+            vae=_vae_config(vae, init, latent_dim, source=source),
+            recipe=Recipe.from_dict(recipe or {}, source=source),
         )
+
+
+def _vae_config(vae: Mapping[str, Any], init: Mapping[str, Any], latent_dim: int, *, source: str) -> VAEConfig:
+    """The VAE of `init`, which must agree with what the section `vae` says of it. Raises ConfigMismatch."""
+    config = VAEConfig.from_dict({"latent_dim": latent_dim, **init}, source=source)
+    hop = vae.get("downsample_rate", config.hop_length)
+    require(
+        [
+            (config.latent_dim != latent_dim, "latent_dim of the VAE and of its model_init_kwargs differ"),
+            (hop != config.hop_length, f"downsample_rate {hop!r} is not the product of upsample_rates"),
+        ],
+        source=source,
+    )
+    return config
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

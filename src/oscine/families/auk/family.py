@@ -26,7 +26,6 @@ from oscine.families.auk.duration import (
     zero_shot_seconds,
 )
 from oscine.families.auk.folder import AuKFolder, open_folder
-from oscine.families.auk.pipeline import BASE_GUIDANCE, BASE_STEPS, BASE_SWAY
 from oscine.families.auk.residency import TransformerHolder, available_bytes, fits, module_bytes
 from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
 from oscine.families.auk.steps import AuKInputs, AuKStepModel
@@ -139,7 +138,7 @@ class AuKFamily:
         clip_seconds = 0.0 if wanted.clip is None else len(wanted.clip) / rate
         check_budget(clip_seconds, frames * hop / rate)
         seed = fresh_seed() if request.seed is None else request.seed
-        guidance = BASE_GUIDANCE if request.cfg_scale is None else request.cfg_scale
+        guidance = self._config.recipe.cfg if request.cfg_scale is None else request.cfg_scale
         inputs = AuKInputs(
             instruction=wanted.instruction,
             clip=wanted.clip,
@@ -166,6 +165,10 @@ class AuKFamily:
         if request.voice is not None or request.ref_codes is not None:
             field = "voice" if request.voice is not None else "ref_codes"
             raise UnsupportedFeature("AuK has no stored voices; give ref_audio or instructions", param=field)
+        idle = ("text", "ref_audio") if request.task == "edit" else ("audio", "edit")
+        for name in idle:
+            if getattr(request, name):
+                raise UnsupportedFeature(f"{request.task} with AuK takes no {name}", param=name)
         if self._config.variant == "flash":
             for name in ("num_steps", "cfg_scale"):
                 if getattr(request, name) is not None:
@@ -190,7 +193,7 @@ class AuKFamily:
                 raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
             description = request.instructions or DEFAULT_DESCRIPTION
             instruction = described_voice_instruction(text, description, request.language)
-            return _Wanted(instruction=instruction, seconds=instruct_seconds(text, request.language))
+            return _Wanted(instruction=instruction, seconds=max(instruct_seconds(text, request.language), MIN_SECONDS))
         if request.instructions is not None:
             raise UnsupportedFeature(
                 "the voice is either a clip or a description: give ref_audio or instructions, not both",
@@ -198,21 +201,29 @@ class AuKFamily:
             )
         clip, heard = self._clip(request.ref_audio, "ref_audio")
         seconds = instruct_seconds(text, request.language)
-        if request.ref_text is not None and speakable(request.ref_text):
+        if request.ref_text is not None:
+            if not speakable(request.ref_text):
+                raise InvalidRequest("ref_text holds no words; leave it out if they are not known", param="ref_text")
             seconds = zero_shot_seconds(len(clip) / self._config.sample_rate, text, request.ref_text)
-        return _Wanted(instruction=same_voice_instruction(text), seconds=seconds, clip=clip, heard=heard)
+        return _Wanted(
+            instruction=same_voice_instruction(text), seconds=max(seconds, MIN_SECONDS), clip=clip, heard=heard
+        )
 
     def _edit(self, request: Request) -> _Wanted:
         if (request.edit is None) == (request.instructions is None):
             raise InvalidRequest("give a task to edit by, or instructions of your own, one of the two", param="task")
         clip, heard = (None, None) if request.audio is None else self._clip(request.audio, "audio")
         source = 0.0 if clip is None else len(clip) / self._config.sample_rate
-        if request.edit is None:
+        task = None if request.edit is None else task_named(request.edit.name)
+        if request.ref_text is not None and not (task and task.uses_transcript):
+            raise UnsupportedFeature(
+                "ref_text, the words of the audio, is for tasks that add, replace or remove words", param="ref_text"
+            )
+        if request.edit is None or task is None:
             instruction = (request.instructions or "").strip()
             if not instruction:
                 raise InvalidRequest("the instruction is empty", param="instructions")
             return _Wanted(instruction=instruction, seconds=source or None, clip=clip, heard=heard)
-        task = task_named(request.edit.name)
         if clip is None:
             raise InvalidRequest(f"task {task.name!r} needs audio to edit", param="audio")
         slots = task.checked(request.edit.slots)
@@ -244,12 +255,13 @@ class AuKFamily:
         rate, hop = self._config.sample_rate, self._config.vae.hop_length
         if request.duration_s is not None or wanted.seconds is None:
             return gen_frames(request.duration_s, 0, sample_rate=rate, hop_length=hop)
-        return quantized_frames(max(wanted.seconds, MIN_SECONDS), frame_rate=self._config.frame_rate)
+        return quantized_frames(wanted.seconds, frame_rate=self._config.frame_rate)
 
     def _grid(self, request: Request) -> tuple[float, ...]:
         if self._config.variant == "flash":
             return FLASH_GRID
-        return tuple(build_time_grid(request.num_steps or BASE_STEPS, BASE_SWAY).tolist())
+        recipe = self._config.recipe
+        return tuple(build_time_grid(request.num_steps or recipe.nfe, recipe.sway).tolist())
 
     def _memory(self, inputs: AuKInputs, tokens: int) -> int:
         """Bytes: activations of one evaluation, the decoder's largest call, latents."""
@@ -293,7 +305,7 @@ class AuKDecoder:
 def _capabilities(config: AuKConfig, name: str) -> Capabilities:
     defaults: dict[str, object] = {"seed": None, "duration_s": None, "language": None, "instructions": None}
     if config.variant == "base":
-        defaults |= {"num_steps": BASE_STEPS, "cfg_scale": BASE_GUIDANCE}
+        defaults |= {"num_steps": config.recipe.nfe, "cfg_scale": config.recipe.cfg}
     return Capabilities(
         family=NAME,
         model=name,

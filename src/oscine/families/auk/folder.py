@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from oscine.checkpoint.config import read_json
-from oscine.errors import ConfigMismatch, MissingFile
+from oscine.checkpoint.hub import cached_folder
+from oscine.errors import ConfigMismatch, InvalidRequest, MissingFile
 from oscine.families.auk.config import AuKConfig, ThinkerConfig, read_yaml
-from oscine.families.auk.sampler import FLASH_GRID
+from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
 
-ENCODER_NAME = "Qwen2.5-Omni-3B"
+ENCODER_NAME, ENCODER_HUB_ID = "Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-3B"
 DIT_FILES = ("auk_base.safetensors", "auk_flash.safetensors")
 VAE_NAME, SOLVER = "BigVGANFlowVAE", "euler"
 FLASH_FILE, FLAT_FILE, VAE_FILE = "auk_flash.safetensors", "auk.safetensors", "vae.safetensors"
@@ -74,6 +75,10 @@ def _flat(folder: Path) -> AuKFolder:
     grid = values.get("flash_t_grid")
     if config.variant == "flash" and grid is not None and not _is_flash_grid(grid):
         raise ConfigMismatch(f"{source}: flash_t_grid {grid!r} is not the grid of AuK-Flash, {list(FLASH_GRID)}")
+    try:
+        build_time_grid(config.recipe.nfe, config.recipe.sway)
+    except InvalidRequest as error:
+        raise ConfigMismatch(f"{source}: defaults make no time grid: {error}") from error
     thinker = _thinker_of(values, source)
     return AuKFolder(config=config, dit=folder / FLAT_FILE, vae=folder / VAE_FILE, encoder=folder, thinker=thinker)
 
@@ -92,16 +97,19 @@ def _dit_file(folder: Path, config: AuKConfig) -> Path:
 
 
 def _encoder(folder: Path, named: str) -> Path:
-    """The encoder's folder: what the config names, from here or from there, else a folder of its name nearby."""
+    """The encoder's folder: what the config names, from here or from there, one of its name nearby, or the cache."""
     candidates = [folder / named, Path(named)] if named else []
     candidates += [folder.parent / ENCODER_NAME, folder / ENCODER_NAME]
     for candidate in candidates:
         if (candidate / "config.json").is_file():
             return candidate
-    raise MissingFile(
-        f"the encoder of AuK is missing: put {ENCODER_NAME} (Qwen research licence, non-commercial) at "
-        f"{folder.parent / ENCODER_NAME}"
-    )
+    cached = cached_folder(ENCODER_HUB_ID)
+    if cached is None:
+        raise MissingFile(
+            f"the encoder of AuK is missing: put {ENCODER_NAME} (Qwen research licence, non-commercial) at "
+            f"{folder.parent / ENCODER_NAME}, or download {ENCODER_HUB_ID} into the hub's cache"
+        )
+    return cached
 
 
 def _thinker(folder: Path) -> ThinkerConfig:

@@ -37,7 +37,6 @@ from oscine.seeds import MAX_SEED, fresh_seed
 log = logging.getLogger(__name__)
 
 POSTERIOR_SEED_OFFSET = 0x5EED0A0C
-BASE_STEPS, BASE_GUIDANCE, BASE_SWAY = 32, 2.0, -1.0
 REFERENCE_CACHE = 16
 OUTPUT_TYPES = ("audio", "latent")
 
@@ -48,16 +47,17 @@ class AuKRequest:
 
     `audio` (see `prepare_audio` for its shapes) at `sample_rate` Hz is the voice or the clip to edit. `gen_seconds`
     None: as long as the clip. `generator` draws the noise, else a CPU generator seeded with `seed`. `vae_sample`
-    draws the clip's latents from the posterior instead of taking the mean.
+    draws the clip's latents from the posterior instead of taking the mean. `num_steps`, `guidance` None and `sway`
+    "recipe" are the checkpoint's own; `sway` None is none.
     """
 
     condition: Tensor
     audio: Tensor | npt.NDArray[np.float32] | None = None
     sample_rate: int = 24000
     gen_seconds: float | None = None
-    num_steps: int = BASE_STEPS
-    guidance: float = BASE_GUIDANCE
-    sway: float | None = BASE_SWAY
+    num_steps: int | None = None
+    guidance: float | None = None
+    sway: float | Literal["recipe"] | None = "recipe"
     t_grid: Sequence[float] | None = None
     vae_sample: bool = False
     seed: int | None = None
@@ -180,9 +180,13 @@ class AuKPipeline:
     def _latents(
         self, dit: Transformer, request: AuKRequest, condition: Tensor, reference: Tensor | None, frames: int
     ) -> Tensor:
-        flash = self.config.variant == "flash"
+        flash, recipe = self.config.variant == "flash", self.config.recipe
         if flash:
             self._pin_recipe(request)
+        guidance = recipe.cfg if request.guidance is None else request.guidance
+        sway = recipe.sway if request.sway == "recipe" else request.sway
+        if isinstance(sway, str):
+            raise InvalidRequest(f"sway must be a number, None or 'recipe', got {sway!r}")
         return sample_latents(
             dit,
             text=condition,
@@ -190,9 +194,9 @@ class AuKPipeline:
             ref=reference,
             ref_mask=None,
             gen_frames=frames,
-            nfe=request.num_steps,
-            cfg_strength=0.0 if flash else request.guidance,
-            sway_sampling_coef=request.sway,
+            nfe=recipe.nfe if request.num_steps is None else request.num_steps,
+            cfg_strength=0.0 if flash else guidance,
+            sway_sampling_coef=sway,
             t_grid=FLASH_GRID if flash else request.t_grid,
             seed=request.seed,
             generator=request.generator,
@@ -207,7 +211,7 @@ class AuKPipeline:
 
     def _pin_recipe(self, request: AuKRequest) -> None:
         asked = (request.num_steps, request.guidance, request.sway, request.t_grid)
-        if asked != (BASE_STEPS, BASE_GUIDANCE, BASE_SWAY, None) and not self._told:
+        if asked != (None, None, "recipe", None) and not self._told:
             self._told = True
             log.warning("AuK-Flash runs its own %d steps without guidance; other settings ignored", len(FLASH_GRID) - 1)
 

@@ -128,8 +128,12 @@ class AuKStepModel:
     def _begin(self, job: Job) -> _Slot:
         inputs: AuKInputs = job.inputs
         condition = self._conditioner.condition(inputs.instruction, inputs.heard)
+        reference = self._reference(inputs.clip)
+        check_finite(condition, "conditions")  # here, where it fails this job alone
+        if reference is not None:
+            check_finite(reference, "latents of the clip")
         noise = self._noise(job, derive_seed(job.seed, job.attempt))
-        return _Slot(condition=condition, reference=self._reference(inputs.clip), x=noise)
+        return _Slot(condition=condition, reference=reference, x=noise)
 
     def _prepared(self, dit: AuKTransformer, inputs: AuKInputs, slot: _Slot) -> tuple[AuKStepContext, Tensor]:
         """The request's context and modulation table, made once."""
@@ -161,7 +165,7 @@ class AuKStepModel:
         slot.x = slot.x + (inputs.grid[slot.index + 1] - inputs.grid[slot.index]) * moved
         slot.index += 1
         if slot.index < len(inputs.grid) - 1:
-            return StepOut()
+            return StepOut(progress=slot.index / (len(inputs.grid) - 1))
         try:
             check_finite(slot.x, "latents")
         except GenerationError as error:

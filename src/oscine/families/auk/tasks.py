@@ -48,6 +48,11 @@ class EditTask:
     slots: tuple[Slot, ...] = ()
     seconds: Callable[[Slots, float, str | None], float] = lambda _slots, source, _text: source
 
+    @property
+    def uses_transcript(self) -> bool:
+        """Whether the length of the result is estimated from the words of the source."""
+        return self.seconds in (_insert_seconds, _remove_seconds, _replace_seconds)
+
     def instruction(self, slots: Slots, language: str) -> str:
         """The instruction for checked slots in a language of `LANGUAGES`."""
         template = self.chinese if language == "zh" and self.chinese is not None else self.english

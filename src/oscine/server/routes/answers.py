@@ -114,6 +114,7 @@ async def _answer(
     }
     if result.finish_reason == "cancelled":
         raise Cancelled("the client has left")
+    state.metrics.used(result.usage)
     return result
 
 

@@ -56,21 +56,38 @@ export function postForm(path, fields, signal) {
   return call(path, { method: "POST", body: form, signal });
 }
 
-// Float samples of a response of 16-bit mono PCM, as they arrive.
-export async function* pcmChunks(response) {
-  const reader = response.body.getReader();
-  let rest = new Uint8Array(0);
+// The events of a response as they arrive, parsed; an ApiError for the one that tells of a failure.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const bytes = new Uint8Array(rest.length + value.length);
-    bytes.set(rest);
-    bytes.set(value, rest.length);
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const event = JSON.parse(block.slice("data: ".length));
+      if (event.type === "speech.audio.error") throw new ApiError(response.status, event.error);
+      yield event;
+    }
+  }
+}
+
+// Float samples of a response of 16-bit mono PCM in events, as they arrive; `onProgress` gets the share that is done.
+export async function* pcmChunks(response, onProgress) {
+  let odd = "";
+  let ended = false;
+  for await (const { type, audio, progress } of events(response)) {
+    ended ||= type === "speech.audio.done";
+    if (progress !== undefined) onProgress(progress);
+    if (!audio) continue;
+    const bytes = odd + atob(audio);
     const even = bytes.length - (bytes.length % 2);
-    rest = bytes.slice(even);
-    const view = new DataView(bytes.buffer, 0, even);
+    odd = bytes.slice(even);
+    const view = new DataView(Uint8Array.from(bytes.slice(0, even), (c) => c.charCodeAt(0)).buffer);
     const samples = new Float32Array(even / 2);
     for (let i = 0; i < samples.length; i += 1) samples[i] = view.getInt16(2 * i, true) / 32768;
     if (samples.length) yield samples;
   }
+  if (!ended) throw new Error("The connection broke off before the end.");
 }

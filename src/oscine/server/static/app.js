@@ -72,7 +72,7 @@ function chooseTask() {
   showSlots(byId("slots"), chosenEdit());
 }
 
-// Sends the request of the form; the answer is PCM, or JSON for tasks that answer in words.
+// Sends the request of the form; the answer is PCM in events, or JSON for tasks that answer in words.
 async function send(signal) {
   const [model, task, text] = [byId("model").value, byId("task").value, byId("text").value];
   const fields = { model, ...readOptions(record.options) };
@@ -80,7 +80,8 @@ async function send(signal) {
   if (["edit", "transcribe", "ask"].includes(task) && !file) throw new Error("Choose a recording first.");
   if (task === "transcribe") return postForm("/v1/audio/transcriptions", { ...fields, file }, signal);
   if (task === "ask") return postJson("/v1/chat/completions", { ...fields, messages: [await question(file, text)] }, signal);
-  const audio = { ...fields, response_format: "pcm", sample_rate: Math.min(48000, record.sample_rate) };
+  const rate = Math.min(48000, record.sample_rate);
+  const audio = { ...fields, response_format: "pcm", stream_format: "sse", sample_rate: rate };
   if (task === "edit") {
     const how = chosenEdit() ? { task: chosenEdit().name, ...readSlots(chosenEdit()) } : { instructions: text };
     return postForm("/v1/audio/edits", { ...audio, ...how, audio: file }, signal);
@@ -108,7 +109,7 @@ async function start(event) {
   const began = performance.now();
   try {
     const response = await send(mine.signal);
-    if (response.headers.get("Content-Type").startsWith("audio/pcm")) await listen(response, began, mine);
+    if (response.headers.get("Content-Type").startsWith("text/event-stream")) await listen(response, began, mine);
     else showAnswer(await response.json(), began);
     byId("status").value = "done";
   } catch (error) {
@@ -122,7 +123,7 @@ async function start(event) {
   }
 }
 
-// Plays and draws a stream of PCM, then shows the whole.
+// Plays and draws the audio of events and says how far it is, then shows the whole.
 async function listen(response, began, mine) {
   const rate = Number(response.headers.get("X-Sample-Rate"));
   const seed = response.headers.get("X-Seed");
@@ -130,7 +131,10 @@ async function listen(response, began, mine) {
   mine.signal.addEventListener("abort", () => player.stop());
   byId("result").hidden = false;
   let first = null;
-  for await (const samples of pcmChunks(response)) {
+  const tell = (share) => {
+    if (running === mine) byId("status").value = `working, ${Math.floor(100 * share)} %`;
+  };
+  for await (const samples of pcmChunks(response, tell)) {
     first ??= performance.now() - began;
     player.push(samples);
     drawWaveform(byId("waveform"), player.peaks);

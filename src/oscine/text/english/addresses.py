@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-from oscine.text.english.numerals import digits, number
+from oscine.text.english.lexicon import lookup
+from oscine.text.english.numerals import in_pairs, number
+from oscine.text.english.spelling import is_spelled
 from oscine.text.wordlist import word_list, word_set
 
 _ENDINGS = "|".join(
     word_list(
         "com org net edu gov mil int io ai app dev info biz eu us uk de fr es it nl ca au jp cn in ch at tv me co xyz"
-        " example"
+        " example ly gg fm ac nz za br ru pl se dk ie cz kr mx tw hk sg tr gr ua edu"
     )
 )
 _SPOKEN_ENDINGS = word_set("com org net gov info app dev biz example edu in at me us it")
@@ -19,40 +21,37 @@ _MARKS = {
     "#": "hash", ":": "colon", "@": "at", "~": "tilde", "%": "percent", "+": "plus",
 }  # fmt: skip
 _URL = re.compile(
-    r"(?:https?|ftp)://\S+|\bwww\.\S+|(?<![\w@.])(?:[\w-]+\.)+(?:" + _ENDINGS + r")\b(?![.-]\w)(?:/[^\s,;)]*)?"
+    r"(?:https?|ftp)://\S+|\bwww\.\S+|(?<![\w@.])(?:[\w-]+\.)+(?:"
+    + _ENDINGS
+    + r")\b(?![.-]\w)(?::\d{2,5})?(?:/[^\s,;)]*)?"
 )
 _MAIL = re.compile(r"(?:mailto:)?([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)")
-_FILE = re.compile(r"(?<![\w.])([A-Za-z][\w-]*)\.([a-z][a-z\d]{0,4}|[A-Z]{2,4})(?![\w.]*\w)")
 _SPOKEN_EXTENSIONS = {
     "js": "J S", "py": "pie", "md": "M D", "txt": "text", "exe": "E X E", "pdf": "P D F", "json": "jason",
-    "csv": "C S V",
-    "html": "H T M L", "css": "C S S", "zip": "zip", "jpg": "J peg", "png": "P N G", "mp3": "M P three", "wav": "wave",
-    "yml": "yaml", "yaml": "yaml", "toml": "toml", "cpp": "C P P", "c": "C", "h": "H", "rs": "R S", "ts": "T S",
+    "csv": "C S V", "docx": "doc X", "doc": "doc", "xlsx": "X L S X", "xls": "X L S", "pptx": "P P T X",
+    "html": "H T M L", "css": "C S S", "zip": "zip", "jpg": "J peg", "jpeg": "J peg", "png": "P N G", "gif": "gif",
+    "svg": "S V G", "mp3": "M P three", "mp4": "M P four", "wav": "wave", "flac": "flack", "mov": "mov", "mkv": "M K V",
+    "yml": "yaml", "yaml": "yaml", "toml": "toml", "xml": "X M L", "cpp": "C P P", "c": "C", "h": "H", "rs": "R S",
+    "ts": "T S", "tsx": "T S X", "sh": "S H", "rb": "R B", "php": "P H P", "java": "java", "sql": "S Q L", "ini": "ini",
+    "log": "log", "cfg": "C F G", "tar": "tar", "gz": "G Z", "iso": "iso", "epub": "E pub", "ics": "I C S",
+    "git": "git", "ipynb": "I P Y N B", "apk": "A P K", "dmg": "D M G", "bak": "bak", "tmp": "temp",
 }  # fmt: skip
-_PHONE = re.compile(
-    r"(?<![\w.,$€£/-])(?:(\+\d{1,3})[\s.-]?)?(?:\((\d{2,4})\)\s?|(\d{3})[-.\s])(\d{3})[-.\s](\d{4})(?![\w-]|[.,]\d)"
-    r"|(?<![\w.,])(1)-(\d{3})-(\d{3})-(\d{4})(?![\w-])"
-    r"|(?<![\w.,-])(\d{3})-(\d{4})(?![\w-])"
-    r"|(?<![\w.,])(\+\d{1,3})((?:[\s.-]?\d{2,4}){2,5})(?![\w-])"
+_EXTENSIONS = "|".join(sorted(_SPOKEN_EXTENSIONS, key=len, reverse=True))
+_FILE = re.compile(
+    rf"(?<![\w.@-])([\w-]*[A-Za-z][\w-]*)((?:\.[A-Za-z\d]{{1,8}}){{0,2}})\.({_EXTENSIONS})(?![\w.]*\w)", re.IGNORECASE
 )
-_EMERGENCY = re.compile(r"\b([Cc]all|[Dd]ial|[Cc]alled|[Dd]ialed|[Cc]alling)\s+(\d{3})\b(?![-\d])")
-_IP = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.]*\d)")
-_VERSION = re.compile(r"(?<![\w.])(v\s?)?(\d+(?:\.\d+){2,4})(?!\w|\.\d)|\bv\s?(\d+(?:\.\d+)?)\b")
+_DOT_NAME = re.compile(r"(?<![\w.!?…)\]\"'])\.(?=[A-Za-z]{2,}\b)")
+_DRIVE = re.compile(r"\b([A-Z]):(?=\\)")
+_ROOT = re.compile(r"(?<![\w/.:<)])/(?=[a-z][\w.-]*/[\w.-])")
 
 
 def say_addresses(text: str) -> str:
     """Returns the text with addresses and names of files read out: `me@a.com` → "me at a dot com"."""
     text = _MAIL.sub(lambda m: f"{_spell_marks(m[1])} at {_host(m[2])}", text)
     text = _URL.sub(_url, text)
-    return _FILE.sub(_file, text)
-
-
-def say_telephone_numbers(text: str) -> str:
-    """Returns the text with telephone numbers digit by digit, a comma between groups; versions with points."""
-    text = _PHONE.sub(_phone, text)
-    text = _EMERGENCY.sub(lambda m: f"{m[1]} {digits(m[2])}", text)
-    text = _IP.sub(lambda m: " dot ".join(digits(part) for part in m[1].split(".")), text)
-    return _VERSION.sub(_version, text)
+    text = _FILE.sub(_file, text)
+    text = _ROOT.sub("slash ", _DRIVE.sub(r"\1", text))
+    return _DOT_NAME.sub("dot ", text)
 
 
 def _url(match: re.Match[str]) -> str:
@@ -62,17 +61,27 @@ def _url(match: re.Match[str]) -> str:
     bare = re.sub(r"^(?:https?|ftp)://", "", bare).rstrip("/")
     bare = re.sub(r"^www\.", "", bare)
     host, slash, path = bare.partition("/")
-    words = _host(host)
+    host, _, port = host.partition(":")
+    words = _host(host) + (f" colon {in_pairs(port)}" if port.isdecimal() else "")
     if slash:
         words += " slash " + _spell_marks(path)
     return words + tail
 
 
 def _host(host: str) -> str:
-    labels = host.split(".")
+    labels = [_label(label) for label in host.split(".")]
     last = labels[-1]
     spoken = last if last in _SPOKEN_ENDINGS or len(last) > 3 else " ".join(last.upper())
     return " dot ".join([*(_spell_marks(label) for label in labels[:-1]), spoken])
+
+
+def _label(label: str) -> str:
+    """A part of a host name; one that nobody could say as a word is spelled: `bbc` as B B C."""
+    known = lookup(label.lower())
+    rare = label != "co" and label.isalpha() and (known is None or not known.curated)
+    if is_spelled(label.upper()) or (rare and (len(label) <= 3 or not re.search(r"[aeiouy]", label.lower()))):
+        return " ".join(label.upper())
+    return label
 
 
 def _spell_marks(text: str) -> str:
@@ -82,24 +91,8 @@ def _spell_marks(text: str) -> str:
 
 
 def _file(match: re.Match[str]) -> str:
-    name, extension = match.groups()
-    if extension not in _SPOKEN_EXTENSIONS and extension.lower() not in _SPOKEN_EXTENSIONS:
+    name, inner, extension = match.groups()
+    if not (extension.islower() or extension.isupper()):
         return match.group()
-    return f"{name} dot {_SPOKEN_EXTENSIONS[extension.lower()]}"
-
-
-def _phone(match: re.Match[str]) -> str:
-    groups = []
-    for group in match.groups():
-        if group:
-            groups += re.findall(r"\+?\d+", group)
-    words = [("plus " if group.startswith("+") else "") + digits(group) for group in groups]
-    return ", ".join(words)
-
-
-def _version(match: re.Match[str]) -> str:
-    marked, several, single = match.groups()
-    if several and not marked and all(len(part) == 3 for part in several.split(".")[1:]):
-        return number(several.replace(".", ""))  # 1.234.567: points that group thousands
-    words = " point ".join(number(part) for part in (several or single).split("."))
-    return f"version {words}" if marked or single else words
+    middle = [_SPOKEN_EXTENSIONS.get(part.lower(), part) for part in inner.split(".") if part]
+    return " dot ".join([name, *middle, _SPOKEN_EXTENSIONS[extension.lower()]])

@@ -1,4 +1,4 @@
-"""Dates and times in words: `2026-11-29`, `11/29/2026`, `Nov 29`, `9:45 pm`, `14:00`, `the 1990s`."""
+"""Dates and years in words: `2026-11-29`, `11/29/2026`, `Nov 29`, `May 5-7`, `the 1990s`, `1914-18`."""
 
 from __future__ import annotations
 
@@ -14,36 +14,55 @@ _DAYS = {
     "Thur": "Thursday", "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
 }  # fmt: skip
 _MONTH = r"(?:" + "|".join(sorted([*_MONTHS, *_SHORT], key=len, reverse=True)) + r")"
-_ISO = re.compile(r"(?<![\d-])(\d{4})-(\d{1,2})-(\d{1,2})(?:T(?=\d))?(?![\d-])")
+_DAY = "|".join(sorted([*_DAYS, *_DAYS.values()], key=len, reverse=True))
+_NTH = r"(\d{1,2})(?:st|nd|rd|th)?"
+_ISO = re.compile(
+    r"(?<![\d/-])(\d{4})([-/])(\d{1,2})\2(\d{1,2})"
+    r"(?:T(\d\d:\d\d(?::\d\d)?)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?(?!\w)|(?!\d|[-/]\d|T\d))"
+)
 _SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})(?![\d/])")
-_DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.((?:19|20)\d{2})(?![\d])")
+_DASHED = re.compile(r"(?<![\w-])(\d{1,2})-(\d{1,2})-((?:19|20)\d{2})(?![\w-])")
+_DOTTED = re.compile(
+    r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.((?:19|20)\d{2})(?![\d])|(?<![\d.])(\d\d)\.(\d\d)\.(\d\d)(?!\.?\d)"
+)
+_NO_YEAR = re.compile(
+    rf"\b((?:{_DAY})\.?,?\s+)(\d{{1,2}})/(\d{{1,2}})(?![\w/])"
+    r"|\b((?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Dd]ue|[Dd]ated)\s+)(\d{1,2})/(\d{1,2})(?![\w/])"
+    r"(?=$|\s?[.,;:!?)]|\s(?:at|and|or|we|I|he|she|they|it|you|from|to|in|the)\b)"
+)
+_ANY_CASE = re.compile(
+    r"\b(january|february|april|june|july|august|september|october|november|december|jan|feb|apr|jul|aug|sept?|oct|nov"
+    r"|dec)\b(?=\.?\s\d{1,2}(?:st|nd|rd|th)?(?![\w.:]))",
+    re.IGNORECASE,
+)
 _MONTH_FIRST = re.compile(
-    rf"\b({_MONTH})\b\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?(?![\d:]|\.\d|,\d)(?:(,?)\s+(\d{{4}})(?!\d|[-:]))?"
+    rf"\b({_MONTH})\b\.?\s+{_NTH}(?:(\s?[-–—]\s?|\s+to\s+){_NTH}(?!\w))?(?![\d:]|\.\d|,\d|-\d)(?:,?\s+(\d{{4}})(?!\d|[-:]))?"
 )
 _DAY_FIRST = re.compile(
-    rf"\b(?:(the)\s+)?(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\b\.?(?:,?\s+(\d{{4}})(?!\d|[-:]))?"
+    rf"\b(?:the\s+)?(?:{_NTH}(\s?[-–—]\s?)(?:the\s+)?)?{_NTH}\s+(?:of\s+)?({_MONTH})\b\.?(?:,?\s+(\d{{4}})(?!\d|[-:]))?"
 )
+_DAY_MONTH_YEAR = re.compile(rf"(?<![\w-])(\d{{1,2}})-({_MONTH})-(\d{{4}}|\d{{2}})(?![\w-])")
+_DATE_RANGE = re.compile(rf"\b({_MONTH}\.?\s+\d{{1,2}})\s?[-–—]\s?(?={_MONTH}\b)")
 _MONTH_YEAR = re.compile(rf"\b({_MONTH})\b\.?,?\s+(\d{{4}})(?!\d|[-:])")
 _MONTH_ALONE = re.compile(r"\b(Jan|Feb|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)(?:\.|(?=,))(?=\s*[\d,]|\s[a-z])")
 _WEEKDAY = re.compile(
-    rf"\b(?:(Mon|Tues|Tue|Thurs|Thur|Thu|Fri)(?:\.(?=,|\s*\w)|(?=,\s))"
-    rf"|(Wed|Sat|Sun)(?:\.(?=,|\s*[a-z\d])|(?=,\s+(?:\d|{_MONTH}\b))))"
+    rf"\b(?:(Mon|Tues|Tue|Thurs|Thur|Thu|Fri)(?:\.|(?=,\s))|(Wed|Sat|Sun)(?:\.(?=,|\s*[a-z\d])"
+    rf"|(?=,\s+(?:\d|the\s+[a-z ]+ of {_MONTH}\b|{_MONTH}\b))))"
+    rf"|(?<=\bon )(Wed|Sat|Sun)(?:\.|(?=$|[,;!?]))"
 )
-_HALF = r"([ap])(?:\.\s?m\b\.?|\s?m\b)(?!\w)"
-_CLOCK = re.compile(rf"(?<![\w:.,/])(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:])(?:\s?{_HALF})?", re.IGNORECASE)
-_CLOCK_RANGE = re.compile(r"(?<=\d:\d\d)\s?[-–—]\s?(?=\d{1,2}:\d\d)")
-_HOUR = re.compile(rf"(?<![\w:.,/])(\d{{1,2}})(?:\s?[-–]\s?(\d{{1,2}}))?\s?{_HALF}", re.IGNORECASE)
-_HALF_ALONE = re.compile(r"\b([ap])\.m\b\.?", re.IGNORECASE)
-_RATIO = re.compile(r"(?<![\w:.,])(\d{1,3}):(\d{1,3})(?![\d:])")
+_NAME_RANGE = re.compile(rf"\b({_DAY})\b\.?\s?[-–—]\s?({_DAY})\b\.?(?=\W|$)|\b({_MONTH})\b\.?[-–]({_MONTH})\b\.?")
 _DECADE = re.compile(
     r"(?<![\w.,])(?:((?:1\d|20))(\d0)|(?:(?<=\bthe )|(?<=\bin )|(?<=\bhis )|(?<=\bher )|(?<=\bmid-)|(?<=\bmid )"
-    r"|(?<=\blate )|(?<=\bearly )|(?<=\btheir ))(\d0)|'(\d0))'?s\b"
+    r"|(?<=\blate )|(?<=\bearly )|(?<=\btheir )|(?<=\bmy )|(?<=\bour )|(?<=\byour )|(?<=\blow )|(?<=\bhigh )"
+    r"|(?<=\bupper ))(\d0)|'(\d0))'?s\b"
 )
 _YEAR_RANGE = re.compile(r"(?<![\w.,-])((?:1[1-9]|20)\d{2})\s?[-–—]\s?((?:1[1-9]|20)\d{2}|\d{2})(?![\w-]|[.,]\d)")
 _YEAR = re.compile(r"(?<![\w.,$€£#/-])((?:1[1-9]|20)\d{2})(?![\w%°/-]|[.,:]\d)")
 _EARLY_YEAR = re.compile(
-    r"(?:(?<=\byear )|(?<=\bin )|(?<=\bsince )|(?<=\bof ))(10\d{2})(?![\w%°/-]|[.,:]\d|\s[a-z]{3,}s\b)"
+    r"(?:(?<=\byear )|(?<=\b[Ii]n )|(?<=\b[Ss]ince )|(?<=\bof ))(10\d{2})(?![\w%°/-]|[.,:]\d|\s[a-z]{3,}s\b)"
 )
+_SEASON = re.compile(r"(?<![\w.,$€£#/-])((?:19|20)\d{2})/(\d{2})(?![\w/-]|[.,]\d)")
+_LAST_CENTURY = 50  # 12/31/50 is of the last century, 12/31/49 of this one
 _ERA = re.compile(r"(?<![\w.,])(\d{1,4})\s?(BCE|BC|AD|CE)\b")
 _COUNTED = re.compile(r"\s+(?:people|men|women|children|feet|[a-z]{3,}s)\b")
 _NOT_COUNTED = re.compile(r"\s+(?:was|has|this|his|its|does|as|is|us|yes|versus|plus|towards|across|always|perhaps)\b")
@@ -51,9 +70,13 @@ _NOT_COUNTED = re.compile(r"\s+(?:was|has|this|his|its|does|as|is|us|yes|versus|
 
 def say_dates(text: str) -> str:
     """Returns the text with dates in words; a date that does not exist is left alone."""
-    text = _ISO.sub(lambda m: _date(m[0], int(m[2]), int(m[3]), int(m[1])), text)
-    text = _SLASHED.sub(_slashed, text)
-    text = _DOTTED.sub(lambda m: _date(m[0], int(m[2]), int(m[1]), int(m[3])), text)
+    text = _ISO.sub(_iso, text)
+    text = _SLASHED.sub(_month_or_day_first, text)
+    text = _DASHED.sub(_month_or_day_first, text)
+    text = _DOTTED.sub(lambda m: _date(m[0], *(int(part) for part in (m[2] or m[5], m[1] or m[4], m[3] or m[6]))), text)
+    text = _NO_YEAR.sub(_no_year, _ANY_CASE.sub(lambda m: m[1].capitalize(), text))
+    text = _DAY_MONTH_YEAR.sub(_day_month_year, text)
+    text = _DATE_RANGE.sub(r"\1 to ", text)
     text = _DAY_FIRST.sub(_day_first, text)
     text = _MONTH_FIRST.sub(_month_first, text)
     return _MONTH_YEAR.sub(lambda m: f"{_name(m[1])} {year(int(m[2]))}", text)
@@ -61,17 +84,9 @@ def say_dates(text: str) -> str:
 
 def say_calendar_names(text: str) -> str:
     """Returns the text with short names of weekdays and months, as in `Mon.` and `in Jan. we`, written out."""
-    text = _WEEKDAY.sub(lambda m: _DAYS[m[1] or m[2]], text)
+    text = _NAME_RANGE.sub(_name_range, text)
+    text = _WEEKDAY.sub(_weekday, text)
     return _MONTH_ALONE.sub(lambda m: _SHORT[m[1]], text)
-
-
-def say_times(text: str) -> str:
-    """Returns the text with clock times and ratios in words."""
-    text = _CLOCK_RANGE.sub(" to ", text)
-    text = _CLOCK.sub(_clock, text)
-    text = _HOUR.sub(_hour, text)
-    text = _HALF_ALONE.sub(lambda m: f"{m[1].upper()} M" + _kept_stop(m), text)
-    return _RATIO.sub(lambda m: f"{cardinal(int(m[1]))} to {cardinal(int(m[2]))}", text)
 
 
 def say_decades(text: str) -> str:
@@ -83,6 +98,7 @@ def say_years(text: str) -> str:
     """Returns the text with eras and plain years in words; `1200 calories` is a count, not a year."""
     text = _ERA.sub(lambda m: f"{year(int(m[1]))} {' '.join(m[2])}", text)
     text = _YEAR_RANGE.sub(_year_range, text)
+    text = _SEASON.sub(lambda m: f"{year(int(m[1]))} slash {_short_year(m[2])}", text)
     text = _EARLY_YEAR.sub(lambda m: year(int(m[1])), text)
     return _YEAR.sub(_plain_year, text)
 
@@ -91,65 +107,95 @@ def _name(month: str) -> str:
     return _SHORT.get(month, month)
 
 
+def _short_year(digits: str) -> str:
+    return ("oh " if digits[0] == "0" else "") + cardinal(int(digits))
+
+
 def _date(written: str, month: int, day: int, in_year: int) -> str:
     if not (1 <= month <= 12 and 1 <= day <= 31):
         return written
-    return f"{_MONTHS[month - 1]} {ordinal(day)}, {year(in_year)}" + (" " if written.endswith("T") else "")
+    if in_year < 100:
+        in_year += 1900 if in_year >= _LAST_CENTURY else 2000
+    return f"{_MONTHS[month - 1]} {ordinal(day)}, {year(in_year)}"
 
 
-def _slashed(match: re.Match[str]) -> str:
+def _iso(match: re.Match[str]) -> str:
+    """A date, and the time of day that follows its T; that is left in figures for `say_times`."""
+    words = _date(match[0], int(match[3]), int(match[4]), int(match[1]))
+    if not match[5] or words == match[0]:
+        return words
+    return f"{words}, {match[5]}{_zone(match[6])}"
+
+
+def _zone(offset: str | None) -> str:
+    """What follows an ISO time: Z, or hours and minutes off universal time."""
+    if not offset or offset == "Z":
+        return " U T C" if offset else ""
+    hours, minutes = int(offset[1:3]), int(offset[-2:])
+    sign = "plus" if offset[0] == "+" else "minus"
+    return f" U T C {sign} {cardinal(hours)}" + (f" {cardinal(minutes)}" if minutes else "")
+
+
+def _month_or_day_first(match: re.Match[str]) -> str:
+    """The American order, month first, unless that is no date."""
     first, second = int(match[1]), int(match[2])
-    in_year = int(match[3]) if len(match[3]) == 4 else 2000 + int(match[3])
     month, day = (second, first) if first > 12 else (first, second)
-    return _date(match[0], month, day, in_year)
+    return _date(match[0], month, day, int(match[3]))
+
+
+def _day_month_year(match: re.Match[str]) -> str:
+    return _date(match[0], _MONTHS.index(_name(match[2])) + 1, int(match[1]), int(match[3]))
+
+
+def _no_year(match: re.Match[str]) -> str:
+    lead, *parts = (part for part in match.groups() if part is not None)
+    month, day = int(parts[0]), int(parts[1])
+    month, day = (day, month) if month > 12 else (month, day)
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return match.group()
+    return f"{lead}{_MONTHS[month - 1]} {ordinal(day)}"
 
 
 def _day_first(match: re.Match[str]) -> str:
-    _, day, month, in_year = match.groups()
-    if not 1 <= int(day) <= 31:
+    first, _, day, month, in_year = match.groups()
+    if not 1 <= int(day) <= 31 or (first and not 1 <= int(first) < int(day)):
         return match.group()
-    return f"the {ordinal(int(day))} of {_name(month)}" + (f", {year(int(in_year))}" if in_year else "")
+    days = f"the {ordinal(int(first))} to the " if first else "the "
+    return f"{days}{ordinal(int(day))} of {_name(month)}" + (f", {year(int(in_year))}" if in_year else "")
 
 
 def _month_first(match: re.Match[str]) -> str:
-    month, day, _, in_year = match.groups()
-    if not 1 <= int(day) <= 31:
+    month, day, gap, last, in_year = match.groups()
+    if not 1 <= int(day) <= 31 or (last and not int(day) < int(last) <= 31) or _counts(match):
         return match.group()
-    return f"{_name(month)} {ordinal(int(day))}" + (f", {year(int(in_year))}" if in_year else "")
+    days = ordinal(int(day)) + (f" to {ordinal(int(last))}" if gap else "")
+    return f"{_name(month)} {days}" + (f", {year(int(in_year))}" if in_year else "")
 
 
-def _kept_stop(match: re.Match[str]) -> str:
-    """A full stop if the abbreviation's own stop also ends the sentence."""
+def _name_range(match: re.Match[str]) -> str:
+    first, last = match[1] or match[3], match[2] or match[4]
+    stop = "." if match[0].endswith(".") and re.match(r"$|\s+[A-Z]", match.string[match.end() :]) else ""
+    return f"{_name(_DAYS.get(first, first))} to {_name(_DAYS.get(last, last))}{stop}"
+
+
+def _counts(match: re.Match[str]) -> bool:
+    """Whether the number after a month counts what follows, as in `In May 20 people came`."""
+    rest, before = match.string[match.end() :], match.string[max(match.start() - 3, 0) : match.start()]
+    plain = match[0][-1].isdigit() and not match[5] and before.lower() != "on "
+    return plain and _COUNTED.match(rest) is not None and _NOT_COUNTED.match(rest) is None
+
+
+def _weekday(match: re.Match[str]) -> str:
     rest = match.string[match.end() :]
-    return "." if match.group().endswith(".") and re.match(r"[\"')]*(?:$|\s+[A-Z\"'(\d])", rest) else ""
-
-
-def _half(letter: str | None, match: re.Match[str]) -> str:
-    return f" {letter.upper()} M" + _kept_stop(match) if letter else ""
-
-
-def _clock(match: re.Match[str]) -> str:
-    hour, minute, second = int(match[1]), int(match[2]), match[3]
-    if hour > 24 or minute > 59:
-        return match.group()
-    if minute == 0 and not second:
-        words = cardinal(hour) + ("" if match[4] else " o'clock" if 1 <= hour <= 12 else " hundred")
-    else:
-        words = cardinal(hour) + (" oh " if minute < 10 else " ") + cardinal(minute)
-    if second:
-        words += f" and {cardinal(int(second))} second" + ("" if int(second) == 1 else "s")
-    return words + _half(match[4], match)
-
-
-def _hour(match: re.Match[str]) -> str:
-    words = cardinal(int(match[1])) + (f" to {cardinal(int(match[2]))}" if match[2] else "")
-    return words + _half(match[3], match)
+    stop = "." if match.group().endswith(".") and re.match(r"[\"')]*(?:$|\s+[A-Z])", rest) else ""
+    following = re.match(rf"\s+{_MONTH}\b|\s+[A-Z][a-z]+day\b", rest)
+    return _DAYS[match[1] or match[2] or match[3]] + ("" if following else stop)
 
 
 def _decade(match: re.Match[str]) -> str:
     century, tens, *alone = match.groups()
     if century is None:
-        return plural(cardinal(int(alone[0] or alone[1]))) if "00" not in alone else match.group()
+        return plural(cardinal(int(alone[0] or alone[1]) or 2000))
     if tens == "00":
         return plural(year(int(century + tens)))
     return f"{cardinal(int(century))} {plural(cardinal(int(tens)))}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from oscine.text.english.alphabet import VOWELS
 from oscine.text.english.lexicon import lookup
 from oscine.text.wordlist import word_set
@@ -21,6 +23,8 @@ _PREFIXES = {
     "hyper": "hˌIpəɹ", "ultra": "ˌʌltɹə", "semi": "sˌɛmi", "bio": "bˌIO", "nano": "nˌænO", "pseudo": "sˌudO",
     "auto": "ˌɔɾO", "geo": "ʤˌiO", "neuro": "nˌʊɹO", "photo": "fˌOɾO", "post": "pˌOst", "tele": "tˌɛlə",
 }  # fmt: skip
+CONTRACTIONS = {"'ve": "əv", "'ll": "əl", "'d": "əd", "'re": "əɹ", "n't": "ənt", "'m": "əm", "'s": "z"}
+"""What is written together with the word before it, and how it sounds after a consonant."""
 _NO_COMPOUND = word_set(
     "ing ion age ant ent end ill all art ate ole ode ana ism ist ass ers est ess ism ine ish ial ian"
 )
@@ -29,7 +33,14 @@ _MIN_PART = 3
 
 def derive(word: str) -> str | None:
     """Returns the phonemes of a lower-case word made of known parts, or None."""
-    return _possessive(word) or inflected(word) or _with_ending(word) or _with_prefix(word) or _compound(word)
+    return (
+        contracted(word, derive)
+        or _plural_possessive(word)
+        or inflected(word)
+        or _with_ending(word)
+        or _with_prefix(word)
+        or _compound(word)
+    )
 
 
 def add_s(base: str) -> str:
@@ -60,13 +71,26 @@ def _known(word: str) -> str | None:
     return entry.phonemes if entry else None
 
 
-def _possessive(word: str) -> str | None:
-    if word.endswith("'s"):
-        base = _known(word[:-2]) or derive(word[:-2])
-        return add_s(base) if base else None
-    if word.endswith("s'"):
-        return _known(word[:-1]) or derive(word[:-1])
+def contracted(word: str, say: Callable[[str], str | None]) -> str | None:
+    """Returns the phonemes of a word with a contraction or a possessive, as in `should've`, or None if it has none.
+
+    `say` is asked for the word before it where the lexicon lacks that.
+    """
+    for ending, phonemes in CONTRACTIONS.items():
+        if not word.endswith(ending) or len(word) == len(ending):
+            continue
+        base = _known(word[: -len(ending)]) or say(word[: -len(ending)])
+        if not base:
+            return None
+        if ending == "'s":
+            return add_s(base)
+        after_vowel = base[-1] in VOWELS and ending in ("'ve", "'d", "'m")
+        return base + phonemes[1:] if after_vowel else _tapped(base) + phonemes
     return None
+
+
+def _plural_possessive(word: str) -> str | None:
+    return (_known(word[:-1]) or derive(word[:-1])) if word.endswith("s'") else None
 
 
 def _stems(word: str, ending: str) -> list[str]:

@@ -10,13 +10,18 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from oscine.text.english.abbreviations import say_abbreviations, say_roman_numerals
-from oscine.text.english.addresses import say_addresses, say_telephone_numbers
-from oscine.text.english.calendar import say_calendar_names, say_dates, say_decades, say_times, say_years
-from oscine.text.english.numerals import cardinal, fraction, number, ordinal
-from oscine.text.english.quantities import NUMBER, say_measures, say_money
+from oscine.text.english.abbreviations import say_abbreviations
+from oscine.text.english.addresses import say_addresses
+from oscine.text.english.arithmetic import plain_notation, say_arithmetic, say_superscripts
+from oscine.text.english.calendar import say_calendar_names, say_dates, say_decades, say_years
+from oscine.text.english.clock import say_times
+from oscine.text.english.codes import say_codes, say_telephone_numbers
+from oscine.text.english.money import say_money
+from oscine.text.english.numerals import NUMBER, cardinal, fraction, number, ordinal
+from oscine.text.english.quantities import say_bare_units, say_measures
+from oscine.text.english.romans import say_roman_numerals
 from oscine.text.english.scripts import to_plain_latin
-from oscine.text.english.spelling import say_capitals, say_mixed_words, say_symbols
+from oscine.text.english.spelling import say_capitals, say_consonants, say_mixed_words, say_symbols
 
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "…": "..."})
 _RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first, so that no rule takes quadratic time on it
@@ -30,7 +35,6 @@ _FRACTION = re.compile(r"(?<![\w.,/])(\d{1,3})/(\d{1,4})(?![\w/])")
 _ORDINAL = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{1,9})(?:st|nd|rd|th)\b", re.IGNORECASE)
 _RANGE = re.compile(rf"(?<![\w.,$€£-])({NUMBER})(\s?)[-–—]\s?({NUMBER})(?![\w-]|[.,]\d)")
 _SPREAD = re.compile(rf"(?<![\w.,])({NUMBER})\s?\+(?!\s?[\d\w])")
-_GROUPED = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?)(?![\w]|[.,]\d)")
 _NEGATIVE = re.compile(rf"(?<![\w.)\]-])-(?={NUMBER})")
 _NUMBER = re.compile(NUMBER)
 _GLUED_STOP = re.compile(r"(?<=[a-z\d)][.!?])(?=[A-Z][a-z])")
@@ -65,7 +69,7 @@ def normalize(text: str) -> str:
     """
     text = unicodedata.normalize("NFC", text).translate(_QUOTES)
     text = _GIANT.sub(r"\g<0> ", re.sub(r"\s+", " ", _RUN.sub(r"\1\1\1", text)))
-    text = _VULGAR.sub(_vulgar, text)
+    text = say_superscripts(_VULGAR.sub(_vulgar, text))
     text = _GLUED_STOP.sub(" ", text) if "://" not in text else text
     text = say_addresses(text)
     text = say_abbreviations(text)
@@ -73,11 +77,12 @@ def normalize(text: str) -> str:
     if any(char.isdigit() for char in text):
         text = _say_numbers(text)
     text = say_calendar_names(text)
+    text = say_bare_units(text)
     text = say_mixed_words(text)
     text = say_symbols(text)
     text = _NUMBER.sub(lambda m: f" {number(m[0])} ", text)
     text = to_plain_latin(text)
-    text = say_capitals(text)
+    text = say_consonants(say_capitals(text))
     return _tidy(text)
 
 
@@ -88,8 +93,10 @@ def _say_numbers(text: str) -> str:
     text = say_dates(text)
     text = say_times(text)
     text = say_telephone_numbers(text)
-    text = _GROUPED.sub(lambda m: m[1].replace(".", "").replace(",", "."), text)
+    text = plain_notation(text)
     text = say_money(text)
+    text = say_arithmetic(text)
+    text = say_codes(text)
     text = _MIXED_FRACTION.sub(lambda m: f"{cardinal(int(m[1]))} and {_part(int(m[2]), int(m[3]))}", text)
     text = _FRACTION.sub(lambda m: fraction(int(m[1]), int(m[2])) if int(m[2]) else m[0], text)
     text = say_decades(text)
@@ -102,9 +109,10 @@ def _say_numbers(text: str) -> str:
 
 
 def _range(match: re.Match[str]) -> str:
-    """`5-10` is a range; `5 - 3`, spaced and falling, is a subtraction."""
+    """`5-10` is a range; `5 - 3`, spaced and falling, and `5-3=2` are subtractions."""
     first, gap, last = match.groups()
-    falling = gap and float(first.replace(",", "")) > float(last.replace(",", ""))
+    sum_follows = re.match(r"\s?=", match.string[match.end() :]) is not None
+    falling = sum_follows or (gap and float(first.replace(",", "")) > float(last.replace(",", "")))
     return f"{number(first)} {'minus' if falling else 'to'} {number(last)}"
 
 

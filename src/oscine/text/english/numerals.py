@@ -20,6 +20,8 @@ _ORDINAL_WORDS = {
     "nine": "ninth",
     "twelve": "twelfth",
 }
+NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+)"
+"""What `number` reads, as a pattern."""
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 
 
@@ -63,20 +65,26 @@ def digits(text: str) -> str:
 def number(text: str) -> str:
     """Returns a written number in words: `1,234`, `-3.50`, `.5`, `007`; what is not a number comes back as digits.
 
-    A leading zero or eleven digits and more mean a code, which is read digit by digit.
+    A leading zero, eleven digits and more, or ten that are not round mean a code, which is read digit by digit.
     """
+    ungrouped = "," not in text
     text = text.replace(",", "")
     sign, text = ("minus ", text[1:]) if text[:1] in "-−" and text else ("", text)
     whole, point, fraction = text.partition(".")
     if not whole.isdecimal():
         whole_words = "" if point else digits(text)
-    elif (whole[0] == "0" and len(whole) > 1 and not point) or len(whole) > 10:
+    elif (whole[0] == "0" and len(whole) > 1 and not point) or len(whole) > 10 or _is_code(whole, ungrouped):
         whole_words = digits(whole)
     else:
         whole_words = cardinal(int(whole))
     if point and fraction:
         whole_words = f"{whole_words} point {digits(fraction)}".strip()
     return sign + whole_words
+
+
+def _is_code(whole: str, ungrouped: bool) -> bool:
+    """Whether ten digits are a telephone number or the like, not an amount."""
+    return ungrouped and len(whole) == 10 and not whole.endswith("000")
 
 
 def year(number: int) -> str:
@@ -89,9 +97,22 @@ def year(number: int) -> str:
     return cardinal(century) + (" oh " if rest < 10 else " ") + cardinal(rest)
 
 
+def in_pairs(text: str) -> str:
+    """Returns two to four digits as numbers of routes, rooms and models are said: "seven forty seven", "one oh one".
+
+    Other lengths, and those with a zero in front, are read digit by digit.
+    """
+    if text[0] == "0" or len(text) > 4:
+        return digits(text)
+    if len(text) < 3 or text.endswith("00") or (len(text) == 4 and text[2] == "0" and text[1] == "0"):
+        return year(int(text)) if len(text) == 4 else cardinal(int(text))
+    tail = text[-2:]
+    return f"{cardinal(int(text[:-2]))} {'oh ' if tail[0] == '0' else ''}{cardinal(int(tail))}"
+
+
 def fraction(above: int, below: int) -> str:
     """Returns "three quarters" for 3/4 and "22 over 7" in words where no simple fraction is meant."""
-    if below in (2, 4) or (3 <= below <= 20 and above < below) or below in (100, 1000):
+    if below in (2, 4) or ((3 <= below <= 20 or below in (32, 64)) and above < below) or below in (100, 1000):
         part = {2: "half", 4: "quarter"}.get(below) or ordinal(below)
         plural = {"half": "halves"}.get(part, part + "s")
         return f"{cardinal(above)} {part if above == 1 else plural}"

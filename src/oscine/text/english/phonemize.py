@@ -11,7 +11,7 @@ from oscine.text.english.alphabet import PUNCTUATION, STRESSES, VOWELS
 from oscine.text.english.guess import guess, settle_stress
 from oscine.text.english.homographs import choose
 from oscine.text.english.lexicon import lookup
-from oscine.text.english.morphology import add_s, derive
+from oscine.text.english.morphology import add_s, contracted, derive
 from oscine.text.english.numerals import number
 from oscine.text.english.scripts import to_plain_latin
 from oscine.text.wordlist import word_list
@@ -28,10 +28,11 @@ _LETTER_NAMES: dict[str, str] = dict(
 _REDUCED = {
     "a": "ə", "an": "ən", "the": "ðə", "to": "tə", "of": "əv", "and": "ænd", "i": "I", "us": "ʌs", "'em": "əm",
     "am": "æm", "its": "ɪts", "o'clock": "əklˈɑk", "mr": "mˈɪstəɹ",
+    "de": "də", "le": "lə", "du": "du", "di": "di",
 }  # fmt: skip
 _FULL = {"a": "ˈA", "the": "ðə", "to": "tu", "of": "ʌv"}
 _LONGEST_WORD = 40
-_TOKEN = re.compile(r"[A-Za-z]+(?:'[A-Za-z]+)*'?|\d+|[,.?!;:—]")
+_TOKEN = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*'?|\d+|[,.?!;:—]")
 _HYPHENATED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
 
 
@@ -53,8 +54,16 @@ def phonemize(text: str) -> str:
 
 
 def _unhyphenated(word: str) -> str:
+    """The word in one where the lexicon has it so, or has it with hyphens and lacks a part (`sci-fi`); else split."""
     joined = word.replace("-", "")
-    return joined if lookup(joined.lower()) is not None and len(joined) > 4 else word.replace("-", " ")
+    known = lookup(joined.lower()) is not None
+    if known and len(joined) > 4:
+        return joined
+    if all(len(part) == 1 or lookup(part.lower()) or derive(part.lower()) for part in word.split("-")):
+        return word.replace("-", " ")
+    if lookup(word.lower()) is not None:
+        return word
+    return joined if known else word.replace("-", " ")
 
 
 def _speak(words: Sequence[str]) -> list[str]:
@@ -103,7 +112,13 @@ def _is_letter_name(words: Sequence[str], place: int) -> bool:
 @lru_cache(maxsize=5000)
 def _unknown(word: str) -> str:
     known = derive(word) if len(word) <= _LONGEST_WORD else None
-    return settle_stress(known) if known else guess(word.replace("'", ""))
+    if known is None and "'" in word:
+        known = contracted(word, _unknown)
+    if known:
+        return settle_stress(known)
+    guessed = guess(word.replace("'", ""))
+    mute = re.search("[aeiouy]", word) is not None and not any(char in VOWELS for char in guessed)
+    return "".join(_LETTER_NAMES.get(char, "") for char in word) if mute else guessed
 
 
 def _assemble(tokens: Sequence[str], spoken: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ def to_plain_latin(text: str) -> str:
 def check_script(text: str) -> None:
     """Raises UnsupportedFeature, naming the script, if most letters of the text are not Latin."""
     counts: dict[str, int] = {}
-    for char in text:
+    for char in _GREEK_LETTER.sub(" alpha ", text):  # a lone Greek letter is read by its name
         if char.isalpha():
             script = unicodedata.name(char, "unknown").split(" ")[0].split("-")[0]
             counts[script] = counts.get(script, 0) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from oscine.text.english.lexicon import lookup
-from oscine.text.english.numerals import cardinal, digits, year
+from oscine.text.english.numerals import digits, in_pairs, number, year
 from oscine.text.wordlist import word_set
 
 _SPELLED = word_set(
@@ -13,10 +13,17 @@ _SPELLED = word_set(
     US UK EU UN AI IT PM AM ID TV PC PR HR LA DC NY OK CEO FBI CIA USA BBC CNN NBA NFL IBM USB GPU CPU API URL HTML
     HTTP PDF DVD CD DNA RNA HIV GPS ATM VIP MRI IQ EQ DJ MC PS TTS LLM SQL PHP CSS XML UFO NYC LED LCD DIY FAQ ETA
     CV BA MA MBA PHD MD RV SUV GDP NHS ABC NBC CBS MTV HBO UPS KFC BMW IRS EPA FDA SEC FAQ IP OS UI UX QA AR VR HD
+    EST PST CST MST EDT PDT CDT MDT GMT UTC BST CET CEST JST AEST CI CTO CFO COO
     """
 )
 _ALONE_SPELLED = frozenset(
     {"US", "IT", "AI", "AM", "PM", "ID", "OK", "LA", "IP", "OS", "AR", "MA", "BA", "PS", "SEC", "LED", "UPS"}
+)
+_SHORT_WORDS = word_set(
+    """
+    IN ON TO DO GO NO SO OF IS HE WE BE ME MY BY UP AS AT AN OR IF HI OH AH HA YO OX EX YE AY EH HM UH UM HO LO MR MS DR
+    ST AW OW MA PA ED AL JO TY BO MO
+    """
 )
 _AS_WRITTEN = {"OK": "okay", "O.K.": "okay", "Ok": "okay", "ok": "okay"}
 _SYMBOLS = {
@@ -33,27 +40,52 @@ _SYMBOL = re.compile("[" + re.escape("".join(_SYMBOLS)) + "]")
 _OR = re.compile(
     r"\b(he|she|his|him|her|hers|yes|either|one|is|was|are|and|pass|on|true|win|mother|father)/(?=[a-z])", re.IGNORECASE
 )
-_AND_OR = re.compile(r"\band/or\b", re.IGNORECASE)
+_AND_OR = re.compile(r"\b(?:and|either)/or\b", re.IGNORECASE)
 _SLASH = re.compile(r"(?<=\w)\s?/\s?(?=\w)")
 _NUMBER_SIGN = re.compile(r"(?<!\w)#(?=\d)")
 _HASHTAG = re.compile(r"(?<!\w)#(?=[A-Za-z])")
 _HANDLE = re.compile(r"(?<![\w.])@(?=[A-Za-z])")
+_GRADE = re.compile(r"(?<![\w-])([A-F])-(?=\s|[.,;!?)]|$)")
+_CODE_SIGNS = (
+    (re.compile(r"\s?!==?\s?"), " is not equal to "),
+    (re.compile(r"(?<=[\w\s])={2,3}(?=[\w\s])"), "="),
+    (re.compile(r"\s?(?:->|=>|→)\s?(?=\w)"), " to "),
+    (re.compile(r"\$(?=[A-Za-z])"), ""),
+)
+_EMOTICON = re.compile(
+    r"(?<![\w:])(?:[:;=8xX]'?-?[DPpOo](?!\w)|[:;=]'?-?[)(|/\\*]+|(?<!\s[a-z]\s)(?<!^[a-z]\s)<3(?=$|[\s.,!?]))"
+)
+_HEART = re.compile(r"(?<=\bI )<3(?= \w)")
+_BRACKETED = (
+    (re.compile(r"\(s\)he\b|\bs/he\b", re.IGNORECASE), "she or he"),
+    (re.compile(r"(?<=[a-z]{2})\((e?s)\)"), r"\1"),
+    (re.compile(r"(?<![\w'])([A-Za-z])\(([A-Za-z])\)"), r"\1 of \2"),
+)
+_VOWELLESS = re.compile(
+    r"(?<![\w'])(?=[a-z]|[A-Z]+[a-z]*[A-Z]|[A-Z]{2,}[a-z])[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz]{2,}(?!\w|'(?!s\b))"
+)
 _MINUS = re.compile(r"(?<=\d)\s+[-−]\s+(?=\d)")
 _TIMES = re.compile(r"(?<=\d)\s?[*×]\s?(?=\d)")
 _PROGRAMMING = re.compile(r"\b(C|F|J)#|\bC\+\+")
 _MIXED = re.compile(r"(?<![\w'])(?=[A-Za-z-]*\d)(?=\d*-?[A-Za-z])[A-Za-z\d]+(?:-[A-Za-z\d]+)*(?![\w])")
+_POINT_LETTERS = re.compile(r"(?<![\w.,])(\d+\.\d+)([a-z]{1,3}|[A-Z]{1,3})(?![\w'])")
 _CAMEL = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
 _CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CAPITALS = re.compile(r"(?<![A-Za-z'])(?:[A-Z]+(?:'[A-Z]+)+|[A-Z]{2,}(?:'?s)?)(?![A-Za-z])")
+_THE_LETTERS = re.compile(r"(?<=\b[Tt]he )(WHO|SAT|GRE)\b")
 _LETTER_PAIR = re.compile(r"\b([A-Z]{1,3})&([A-Z]{1,3})\b")
 _NAME_PREFIX = re.compile(r"^(?:Mc|Mac|De|Di|Le|La|Van|Fitz|O)[A-Z][a-z]+$")
 
 
 def say_symbols(text: str) -> str:
     """Returns the text with symbols in words where they are read, and gone where they are not."""
+    text = _EMOTICON.sub(" ", _HEART.sub("heart", text))
+    for pattern, words in (*_BRACKETED, *_CODE_SIGNS):
+        text = pattern.sub(words, text)
+    text = _GRADE.sub(r"\1 minus", text)
     text = _LETTER_PAIR.sub(lambda m: f"{spelled(m[1])} and {spelled(m[2])}", text)
     text = _PROGRAMMING.sub(lambda m: "C plus plus" if m[0] == "C++" else f"{m[1]} sharp", text)
-    text = _AND_OR.sub("and or", text)
+    text = _AND_OR.sub(lambda m: m[0].replace("/", " "), text)
     text = _OR.sub(r"\1 or ", text)
     text = _SLASH.sub(" slash ", text)
     text = _NUMBER_SIGN.sub("number ", text)
@@ -66,6 +98,7 @@ def say_symbols(text: str) -> str:
 
 def say_mixed_words(text: str) -> str:
     """Returns the text with `B2B`, `MP3`, `COVID-19` and camelCase taken apart."""
+    text = _POINT_LETTERS.sub(lambda m: f"{number(m[1])} {spelled(m[2])}", text)
     text = _MIXED.sub(_mixed, text)
     return _CAMEL.sub(_camel, text)
 
@@ -78,7 +111,23 @@ def say_capitals(text: str) -> str:
     """
     found = [word for word in re.findall(r"[A-Za-z]{2,}", text) if not _is_acronym(word)]
     shouting = len(found) > 1 and sum(word.isupper() for word in found) > 0.6 * len(found)
+    text = text if shouting else _THE_LETTERS.sub(lambda m: spelled(m[1]), text)
     return _CAPITALS.sub(lambda m: _capitals(m[0], shouting), text)
+
+
+def say_consonants(text: str) -> str:
+    """Returns the text with unknown words without a vowel as single letters: `xkcd`, `BSc`; not `brrr`."""
+    return _VOWELLESS.sub(lambda m: _consonants(m[0]), text)
+
+
+def _consonants(word: str) -> str:
+    known = lookup(word) or lookup(word.lower())
+    return word if known is not None or re.search(r"(.)\1", word) else spelled(word)
+
+
+def is_spelled(word: str) -> bool:
+    """Whether the word, in capitals, is one whose letters are read one by one: `BBC`, but not `US`, which is a word."""
+    return word in _SPELLED and word not in _ALONE_SPELLED
 
 
 def _is_acronym(word: str) -> bool:
@@ -100,6 +149,8 @@ def _capitals(word: str, shouting: bool) -> str:
         return word if word[0] == "O" and word[1] == "'" else _pronoun(word.lower())
     if stem in _SPELLED and not (shouting and stem in _ALONE_SPELLED):
         return spelled(stem) + ending
+    if len(stem) == 2 and not shouting:
+        return stem.lower() + ending if stem in _SHORT_WORDS else spelled(stem) + ending
     lower = lookup(stem.lower())
     if shouting and lower is not None and (lower.curated or len(stem) > 4):
         return stem.lower() + ending
@@ -129,22 +180,16 @@ def _mixed(match: re.Match[str]) -> str:
 def _figures(text: str) -> str:
     if text[0] == "0" or len(text) > 4:
         return digits(text)
-    if len(text) == 3 and text[1:] != "00":
-        return f"{cardinal(int(text[0]))} {_pair(text[1:])}"
-    return year(int(text)) if len(text) == 4 else cardinal(int(text))
-
-
-def _pair(text: str) -> str:
-    return f"oh {cardinal(int(text[1]))}" if text[0] == "0" else cardinal(int(text))
+    return year(int(text)) if len(text) == 4 else in_pairs(text)
 
 
 def _letters(text: str) -> str:
     if len(text) == 1:
         return text.upper()
     entry = lookup(text.lower())
-    if text.islower() and entry is None and len(text) <= 3:
+    if len(text) <= 3 and entry is None and not text.isupper() and not text.istitle():
         return spelled(text)
-    return text
+    return spelled(text) if len(text) == 2 and text.isupper() else text
 
 
 def _camel(match: re.Match[str]) -> str:

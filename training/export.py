@@ -27,6 +27,8 @@ from training.tokenizer import FRONTEND, build_tokenizer
 
 SAMPLING = {"do_sample": True, "temperature": 0.3, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
 SPEAKERS = {"michael": 0}
+PIECE_WEIGHT = 80
+"""Characters the model speaks in one go: it hears few longer texts in training, and skips words of them."""
 RAS_WINDOW = 0
 """No redraw of repeated codes: a sound that lasts for several frames repeats its code, as it should."""
 
@@ -68,6 +70,7 @@ def write_folder(
         "text_frontend": FRONTEND,
         "voice_cloning": False,
         "speakers": SPEAKERS,
+        "piece_weight": PIECE_WEIGHT,
     }
     for name, content in {
         "config.json": {**values, "ras_window_size": RAS_WINDOW, "codec_config": dataclasses.asdict(config)},

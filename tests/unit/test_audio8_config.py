@@ -92,6 +92,7 @@ def test_a_folder_with_nothing_but_a_config_has_the_released_defaults(tmp_path: 
     assert dataclasses.asdict(config.generation)["max_new_tokens"] == 512
     assert (config.codec.post_n_layer, config.codec.frame_length) == (8, 2048)
     assert (config.text_frontend, dict(config.speakers), config.voice_cloning) == (None, {}, True)
+    assert config.piece_weight == 150
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,7 @@ def test_a_folder_with_nothing_but_a_config_has_the_released_defaults(tmp_path: 
         ({"config": {}, "preprocessor_config": {"num_codebooks": 9}}, "num_codebooks must agree with config.json"),
         ({"config": {}, "preprocessor_config": {"voice_cloning": "no"}}, "voice_cloning must be true or false"),
         ({"config": {}, "preprocessor_config": {"speakers": {"a": -1}}}, "speakers must map names to integers"),
+        ({"config": {}, "preprocessor_config": {"piece_weight": 5}}, "piece_weight must be >= 12"),
     ],
 )
 def test_folders_that_are_refused(tmp_path: Path, files: dict[str, Any], message: str) -> None:

@@ -204,15 +204,20 @@ class GenerationDefaults:
     max_new_tokens: int = bounded(512, least=1)
 
 
+PIECE_WEIGHT = 150
+"""Longest piece in `text.split.speech_weight` units: the publishers advise at most 150 characters (AUDIO8 spec, 5)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FrontEndConfig:
-    """What `preprocessor_config.json` says; the last three keys are our own and absent from released folders."""
+    """What `preprocessor_config.json` says; all but the first three keys are our own, as is `speakers`."""
 
     num_codebooks: int | None = None
     semantic_begin_id: int | None = None
     audio_sampling_rate: int | None = None
     text_frontend: str | None = None
     voice_cloning: bool = True
+    piece_weight: int = bounded(PIECE_WEIGHT, least=12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +225,8 @@ class Audio8Config:
     """Everything a checkpoint folder says about itself.
 
     `text_frontend` names the preparation of text the model was trained with (None: its raw text), `speakers` the
-    voices it was trained with and the N of their `<|speaker:N|>` tag, `voice_cloning` whether it takes a reference.
+    voices it was trained with and the N of their `<|speaker:N|>` tag, `voice_cloning` whether it takes a reference,
+    `piece_weight` how much text it speaks in one go.
     """
 
     lm: LMConfig
@@ -229,6 +235,7 @@ class Audio8Config:
     text_frontend: str | None = None
     speakers: Mapping[str, int] = dataclasses.field(default_factory=dict)
     voice_cloning: bool = True
+    piece_weight: int = PIECE_WEIGHT
 
     @classmethod
     def from_folder(cls, path: Path) -> Audio8Config:
@@ -250,6 +257,7 @@ class Audio8Config:
             text_frontend=front.text_frontend,
             speakers=_speakers(front_values.get("speakers", {}), str(front_path)),
             voice_cloning=front.voice_cloning,
+            piece_weight=front.piece_weight,
         )
 
 

@@ -35,9 +35,6 @@ NAME = "audio8"
 Codes = npt.NDArray[np.int64]
 """[codebook, frame]"""
 
-PIECE_WEIGHT = 150
-"""Longest piece in `speech_weight` units: the publishers advise at most 150 characters (AUDIO8 spec, 5)."""
-
 CHUNK_SIZES = (2, 4, 8, 16, 32)
 """Frames of a job's decoder calls: the first audio leaves after two frames, later runs are long enough to be fast."""
 
@@ -172,9 +169,10 @@ class Audio8Family:
                 param="text",
             )
         pieces: list[_Piece] = []
-        for text in plan_pieces(cleaned, PIECE_WEIGHT):
+        limit = self._config.piece_weight
+        for text in plan_pieces(cleaned, limit):
             spoken = self._frontend.normalize(text) if normalize else text
-            parts = plan_pieces(spoken, PIECE_WEIGHT)  # figures in words may be much longer than the figures
+            parts = plan_pieces(spoken, limit)  # figures in words may be much longer than the figures
             texts = [text] if len(parts) == 1 else parts
             pieces += [
                 _Piece(text=own, spoken=part, symbols=self._symbols(part))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,14 @@ def test_short_and_odd_texts_end_by_themselves_within_their_budget(voice: oscine
     result = voice.generate(text, seed=2)
     assert result.finish_reason in ("stop", "length")
     assert 0.1 < len(result.audio) / result.sample_rate < 12.0
+
+
+def test_no_piece_is_longer_than_the_voice_was_made_for(voice: oscine.Model) -> None:
+    limit = json.loads((bundled_folder() / "preprocessor_config.json").read_text(encoding="utf-8"))["piece_weight"]
+    text = "When the lights came back on, the audience saw that the singer had left, and that nobody had noticed it. " * 3
+    plan = voice.plan(text)
+    assert all(len(job.text) <= limit for job in plan.jobs)
+    assert " ".join(job.text for job in plan.jobs).split() == text.split()
 
 
 def test_another_script_is_refused_by_name(voice: oscine.Model) -> None:

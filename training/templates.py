@@ -222,6 +222,26 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "{name} told us that {clause}, that {clause}, and that, before {weather}, {clause}.",
         "If {clause}, then I suppose that {clause}; otherwise, {name} would have to {action}, {action}, and {action}.",
     ),
+    "notice": (
+        "The {vehicle} to {city} departs from {bay} {small} at {clock}.",
+        "The {digital} {vehicle} from {city} will arrive at {bay} {small}.",
+        "Passengers for {city}, please wait at {bay} {small}.",
+        "Please go to {bay} {small}.",
+        "We meet at {bay} {small}, at {clock}.",
+        "{Bay} {small} is closed until {day}.",
+        "{Bay} {hour}, please.",
+        "It stops at {bay} {hour}.",
+        "Your {order} will be ready at {clock}.",
+        "Your {order} number is {digits}.",
+        "Your next {meeting} starts at {digital} on {day}.",
+        "Your {meeting} with {name} was moved from {clock} to {clock}.",
+        "It is {clock} {half}, and {weather}.",
+        "In {count} meters, take {bay} {hour}.",
+        "The {device} is on, and the {device} is off.",
+        "I have turned the {device} down to {small} percent.",
+        "You have {small} new messages, {hour} of them from {name}.",
+        "The {device} says {small} degrees.",
+    ),
     "letter": (
         "{letters}.",
         "The letter {letter}.",
@@ -248,6 +268,12 @@ CLOSERS = _phrases(
     "all done|keep going|I hope so|don't worry"
 )
 COLORS = _words("Red Green Blue Purple Orange Yellow Brown Silver Golden Black White Pink")
+
+VEHICLES = _words("train bus ferry flight tram coach plane express shuttle")
+BAYS = _words("platform gate track terminal exit door counter stop pier lane bay floor window")
+ORDERS = _words("ticket order parcel booking car passport receipt taxi breakfast boarding-pass")
+MEETINGS = _words("meeting appointment lesson call interview lunch class reminder")
+DEVICES = _words("heating lamp radio television oven dishwasher alarm speaker thermostat kettle printer")
 
 _SLOT = re.compile(r"\{(\w+)\}")
 
@@ -336,6 +362,11 @@ SLOTS: dict[str, Callable[[Rng], str]] = {
     "opener": _pick(*OPENERS),
     "closer": _pick(*CLOSERS),
     "color": _pick(*COLORS),
+    "vehicle": _pick(*VEHICLES),
+    "bay": _pick(*BAYS),
+    "order": _pick(*ORDERS),
+    "meeting": _pick(*MEETINGS),
+    "device": _pick(*DEVICES),
     "clause": _lowered_clause,
     "number": _number,
     "count": lambda rng: figures.cardinal(rng.randint(2, 400), with_and=rng.random() < 0.3),

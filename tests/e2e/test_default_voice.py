@@ -51,7 +51,9 @@ def test_short_and_odd_texts_end_by_themselves_within_their_budget(voice: oscine
 
 def test_no_piece_is_longer_than_the_voice_was_made_for(voice: oscine.Model) -> None:
     limit = json.loads((bundled_folder() / "preprocessor_config.json").read_text(encoding="utf-8"))["piece_weight"]
-    text = "When the lights came back on, the audience saw that the singer had left, and that nobody had noticed it. " * 3
+    text = (
+        "When the lights came back on, the audience saw that the singer had left, and that nobody had noticed it. " * 3
+    )
     plan = voice.plan(text)
     assert all(len(job.text) <= limit for job in plan.jobs)
     assert " ".join(job.text for job in plan.jobs).split() == text.split()

@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Unpack
@@ -15,24 +15,20 @@ import torch
 
 from oscine import families
 from oscine.audio.io import AudioSource, read_audio
-from oscine.audio.write import write_audio
 from oscine.checkpoint.hub import resolve_source
 from oscine.checkpoint.voices import VoiceStore
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import InvalidRequest, UnknownVoice, VoiceExists
 from oscine.options import RequestOptions, check_request
+from oscine.result import Result
 from oscine.stream import SpeechStream, collect
 from oscine.types import (
     AudioInput,
     Capabilities,
     Edit,
     Family,
-    FinishReason,
-    PieceReport,
     Plan,
     Request,
-    Samples,
-    Timings,
     Voice,
 )
 
@@ -41,25 +37,6 @@ _log = logging.getLogger(__name__)
 BUNDLED_NAME = "oscine-default"
 
 __all__ = ["Model", "Result", "load"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """A finished generation. `finish_reason` is the worst of the pieces'; `seed` repeats it exactly."""
-
-    audio: Samples
-    sample_rate: int
-    finish_reason: FinishReason
-    seed: int
-    timings: Timings
-    pieces: tuple[PieceReport, ...]
-    usage: dict[str, int] = field(default_factory=dict)
-    text: str = ""
-    """What the model said in words, for tasks that answer in text (`converse` answers in both)."""
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the audio in the format of the path's suffix; whole or not at all. Raises `OutputError`."""
-        write_audio(path, self.audio, self.sample_rate)
 
 
 def load(

@@ -19,6 +19,7 @@ import numpy as np
 from oscine.audio.join import PieceJoiner
 from oscine.engine.engine import Engine
 from oscine.errors import Cancelled
+from oscine.result import PieceReport, Timings
 from oscine.types import (
     AudioChunk,
     Done,
@@ -27,11 +28,9 @@ from oscine.types import (
     Family,
     FinishReason,
     Job,
-    PieceReport,
     Plan,
     Samples,
     TextChunk,
-    Timings,
 )
 
 if TYPE_CHECKING:

@@ -373,32 +373,3 @@ class Family(Protocol):
 
     def encode_voice(self, name: str, audio: AudioInput, transcript: str) -> Voice:
         """A voice from reference audio; device work, so run it through the engine. Raises `UnsupportedFeature`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PieceReport:
-    """How one piece of a request went."""
-
-    text: str
-    spoken_text: str
-    finish_reason: FinishReason
-    num_frames: int
-    attempts: int
-    seed: int
-    start_s: float
-    duration_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timings:
-    """Wall times of a request in seconds; `rtf` is total time over audio time."""
-
-    queued_s: float
-    first_audio_s: float
-    total_s: float
-    audio_s: float
-
-    @property
-    def rtf(self) -> float:
-        """Seconds of work for one second of audio; infinite when there is no audio."""
-        return self.total_s / self.audio_s if self.audio_s else float("inf")

@@ -13,9 +13,9 @@ import openai
 import pytest
 
 from oscine.api import Result
+from oscine.result import Timings
 from oscine.server.hearing import ChatBody
 from oscine.server.routes.answers import _completion
-from oscine.types import Timings
 
 from .conftest import MODEL, decode, reference_wav, series
 

@@ -15,7 +15,8 @@ FAKE = """
 import sys, time
 import numpy as np
 import oscine
-from oscine.types import AudioChunk, Capabilities, Timings
+from oscine.result import Timings
+from oscine.types import AudioChunk, Capabilities
 
 class Stream:
     sample_rate, seed, finish_reason, pieces = 24000, 1, "stop", ()

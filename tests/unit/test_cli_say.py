@@ -19,7 +19,8 @@ from oscine.audio.write import write_audio
 from oscine.cli.main import main
 from oscine.errors import NonFiniteOutput, UnsupportedFeature
 from oscine.options import COMMON_OPTIONS
-from oscine.types import AudioChunk, Capabilities, Job, PieceReport, Plan, Timings, Voice
+from oscine.result import PieceReport, Timings
+from oscine.types import AudioChunk, Capabilities, Job, Plan, Voice
 
 RATE = 24000
 AUDIO = (0.3 * np.sin(np.arange(RATE) / 7)).astype(np.float32)

@@ -11,8 +11,8 @@ from torch import Tensor
 from oscine.families.audio8.dense import Attention, Block, attend_directly
 from oscine.families.audio8.flat import FlatBlock, flat_attention
 from oscine.families.audio8.sampling import cuts, pick, rank
-from oscine.layers.norm import rms_norm
-from oscine.layers.rope import factors, rope_table, rotate_interleaved, spread_interleaved
+from oscine.layers.norm import StepNorm, rms_norm
+from oscine.layers.rope import rope_table, rotate_interleaved, spread_interleaved, turn_pairs
 
 
 def random_block(qk_norm: bool, bias: bool) -> Block:
@@ -40,8 +40,8 @@ def test_a_flat_block_equals_the_block(time: int, qk_norm: bool, bias: bool) -> 
         keys, values = torch.unflatten(kv, 0, (3, time)).transpose(1, 2).chunk(2, dim=1)
         return flat_attention(q, keys, values, None)
 
-    cos, sin = factors(table.repeat(3, 1, 1))
-    result = FlatBlock.of(block)(x.flatten(0, 1), cos, sin, attend, 7)
+    turns = torch.view_as_complex(rope_table(torch.arange(time), 16, 1e4)).unsqueeze(1).repeat(3, 1, 1)
+    result = FlatBlock.of(block)(x.flatten(0, 1), turns, attend, 7)
     assert torch.allclose(result.view_as(x), expected, atol=1e-6)
     assert (result.view_as(x) - x).abs().mean() > 0.05
 
@@ -54,6 +54,35 @@ def test_the_built_in_norm_has_the_bits_of_the_formula(rows: int, dim: int, seed
     expected = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * weight
     assert torch.equal(rms_norm(x, weight, 1e-6), expected)
     assert torch.equal(rms_norm(x, weight.expand(2, -1), 1e-6), expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(1, 40), dim=st.sampled_from([1, 8, 24, 64, 100, 256, 896]), seed=st.integers(0, 99))
+def test_the_norm_of_a_step_is_the_norm_to_the_last_bits_and_a_row_has_its_own(rows: int, dim: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.randn(rows, 3, dim, generator=generator) * 3
+    x, gains = wide[:, :2], torch.randn(2, dim, generator=generator)
+    norm = StepNorm.of(gains, 1e-6)
+    result = norm(x)
+    torch.testing.assert_close(result, rms_norm(x, gains, 1e-6), rtol=1e-6, atol=1e-7)
+    for row in {0, rows // 2, rows - 1}:
+        assert torch.equal(norm(x[row : row + 1].clone()), result[row : row + 1])
+    halves = x.bfloat16()
+    assert torch.equal(norm(halves), rms_norm(halves, gains, 1e-6))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 20), heads=st.integers(1, 5), half=st.sampled_from([1, 3, 8, 32, 64]), seed=st.integers(0, 99)
+)
+def test_pairs_turn_as_by_the_formula_and_a_row_has_its_own_bits(rows: int, heads: int, half: int, seed: int) -> None:
+    x = torch.randn(rows, heads + 2, 2 * half, generator=torch.Generator().manual_seed(seed))[:, :heads]
+    table = rope_table(torch.arange(seed, seed + rows), 2 * half, 1e4)
+    turns = torch.view_as_complex(table).unsqueeze(1)
+    result = turn_pairs(x, turns)
+    torch.testing.assert_close(result, rotate_interleaved(x[None], table)[0], rtol=1e-6, atol=1e-6)
+    for row in {0, rows // 2, rows - 1}:
+        assert torch.equal(turn_pairs(x[row : row + 1].clone(), turns[row : row + 1]), result[row : row + 1])
 
 
 @settings(max_examples=40, deadline=None)

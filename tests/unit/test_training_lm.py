@@ -195,7 +195,7 @@ def test_training_computes_what_the_family_computes(config: LMConfig, utterances
         alone = collate([u], config).columns
         logits, hidden = model(alone)
         torch.testing.assert_close(states[row, : u.num_columns], model.final_norm(hidden)[0])
-        assert torch.equal(compact_head(model), model._dense_compact_head())
+        assert torch.equal(compact_head(model), model.compact_table())
         assert logits.shape[-1] == config.vocab_size
     assert guide > 0
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from oscine.layers.half import half_matrix
+from oscine.layers.norm import rms_norm
 
 VECTOR_LOOP = 64
 """Values that one round of a vectorised loop takes at most; what is left at the end of a tensor is done one by one."""
@@ -95,13 +99,15 @@ def check_exact(
     slots: int = 8,
     capacity: int = 2048,
     linears: Iterable[tuple[int, int]] = LINEAR_SIZES,
+    halves: Iterable[tuple[int, int]] = (),
     attention: tuple[int, int, int] = ATTENTION_SIZE,
 ) -> ExactRule:
     """The rule that holds here for products of the sizes `linears` (in, out) and attention (kv heads, group, head dim).
 
-    Measures on random data, `torch.equal` being the judge: which row counts give equal rows for all sizes, and
-    whether a masked tail of keys changes nothing. Where either fails it gives way to the fixed shape of `slots` rows
-    or `capacity` keys. On an accelerator no promise of equal bits is made: rows are not padded.
+    `halves` are the sizes of products whose weights are held in half precision (`oscine.layers.half`). Measures on
+    random data, `torch.equal` being the judge: which row counts give equal rows for all sizes, and whether a masked
+    tail of keys changes nothing. Where either fails it gives way to the fixed shape of `slots` rows or `capacity`
+    keys. On an accelerator no promise of equal bits is made: rows are not padded.
     """
     where = torch.device(device)
     if where.type != "cpu":
@@ -109,7 +115,7 @@ def check_exact(
             min_rows=1, max_rows=max(slots, 1024), width_block=64, holds=False, reason=f"no promise on {where.type}"
         )
     generator = torch.Generator().manual_seed(0)
-    rows = _row_range(_probe_products(set(linears), dtype, generator))
+    rows = _row_range(_probe_products(set(linears), set(halves), dtype, generator))
     block = _width_block(attention, dtype, generator)
     reasons = [
         *(["products of every row count differ"] if rows is None else []),
@@ -129,17 +135,22 @@ def check_exact(
 
 
 def _probe_products(
-    sizes: Iterable[tuple[int, int]], dtype: torch.dtype, generator: torch.Generator
+    linears: Iterable[tuple[int, int]],
+    halves: Iterable[tuple[int, int]],
+    dtype: torch.dtype,
+    generator: torch.Generator,
 ) -> list[list[Tensor]]:
-    """For each size, what a product and an activation make of one row among PROBED_ROWS rows.
+    """For each size, what a norm, a product and an activation make of one row among PROBED_ROWS rows.
 
     NaN (equal to nothing) where the place of a row among the others matters.
     """
     results = []
-    for num_in, num_out in sorted(sizes):
+    for is_half, num_in, num_out in sorted([(False, *size) for size in linears] + [(True, *size) for size in halves]):
         x = torch.randn(1, num_in, generator=generator).to(dtype).repeat(PROBED_ROWS[-1], 1)
         weight = torch.randn(num_out, num_in, generator=generator).to(dtype)
-        outputs = [in_rows(F.silu, F.linear(x[:rows], weight)) for rows in PROBED_ROWS]
+        product = (half_matrix(weight.half().float()) if is_half else None) or partial(F.linear, weight=weight)
+        gain = torch.ones_like(x[0])
+        outputs = [in_rows(F.silu, product(rms_norm(x[:rows], gain, 1e-6))) for rows in PROBED_ROWS]
         results.append([y[0] if torch.equal(y, y[:1].expand_as(y)) else y[0] * float("nan") for y in outputs])
     return results
 

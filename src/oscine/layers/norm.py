@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -31,3 +33,26 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x [..., dim] → same shape and dtype."""
         return rms_norm(x, self.weight, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepNorm:
+    """`rms_norm` with the same weight again and again, in as few calls as it takes; `bottom` is eps as a tensor."""
+
+    weight: Tensor
+    eps: float
+    bottom: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor, eps: float) -> StepNorm:
+        """With `weight` [..., dim], which is not to change afterwards."""
+        weight = weight.detach()
+        return cls(weight=weight, eps=eps, bottom=torch.full((), eps, device=weight.device))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [..., dim] → same shape and dtype."""
+        if x.dtype != torch.float32:
+            return rms_norm(x, self.weight, self.eps)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        scale = torch.addcmul(self.bottom, length, length, value=1.0 / x.shape[-1]).rsqrt_()
+        return scale.mul(x).mul_(self.weight)

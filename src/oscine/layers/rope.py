@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from oscine.layers.exact import VECTOR_LOOP
+
 
 def rope_table(positions: Tensor, head_dim: int, base: float, *, round_to: torch.dtype | None = None) -> Tensor:
     """(cos, sin) of `position * base^(-2j/head_dim)` → float32 [..., head_dim / 2, 2].
@@ -42,6 +44,18 @@ def turn_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     wide = x.float()
     partners = torch.unflatten(wide, -1, (-1, 2)).flip(-1).flatten(-2)
     return (wide * cos + partners * sin).to(x.dtype)
+
+
+def turn_pairs(x: Tensor, turns: Tensor) -> Tensor:
+    """`turn_interleaved` in fewer calls: as a product of complex numbers, where a row's bits are then its own.
+
+    x [..., head, head_dim], turns complex64 [..., 1, head_dim / 2], a `rope_table` seen as complex numbers.
+    """
+    pairs = torch.unflatten(x.float(), -1, (-1, 2))
+    if x.shape[-1] % VECTOR_LOOP == 0:
+        return torch.view_as_real(torch.view_as_complex(pairs) * turns).flatten(-2).to(x.dtype)
+    (a, b), cos, sin = pairs.unbind(-1), turns.real, turns.imag
+    return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
 
 
 def rotate_interleaved(x: Tensor, table: Tensor) -> Tensor:

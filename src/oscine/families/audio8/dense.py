@@ -75,14 +75,23 @@ class RopeTable:
         self.round_to = round_to
         self.spread = spread
         self._tables: dict[torch.device, Tensor] = {}
+        self._turns: dict[torch.device, Tensor] = {}
+
+    def turns_on(self, device: torch.device) -> Tensor:
+        """The whole table as `turn_pairs` takes it, complex64 [length, 1, head_dim / 2]."""
+        if device not in self._turns:
+            self._turns[device] = torch.view_as_complex(self._rows(device)).unsqueeze(1)
+        return self._turns[device]
 
     def on(self, device: torch.device) -> Tensor:
         """The whole table, float32 [length, ...]."""
         if device not in self._tables:
-            positions = torch.arange(self.length, device=device)
-            table = rope_table(positions, self.head_dim, self.base, round_to=self.round_to)
+            table = self._rows(device)
             self._tables[device] = spread_interleaved(table) if self.spread else table
         return self._tables[device]
+
+    def _rows(self, device: torch.device) -> Tensor:
+        return rope_table(torch.arange(self.length, device=device), self.head_dim, self.base, round_to=self.round_to)
 
     def __call__(self, positions: Tensor) -> Tensor:
         """positions int64 [...], below `length` → float32 [..., ...], the row of each."""

@@ -14,44 +14,46 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.dense import Block, grouped_attention
 from oscine.layers.exact import in_rows
-from oscine.layers.norm import rms_norm
-from oscine.layers.rope import turn_interleaved
+from oscine.layers.half import HalfLinear
+from oscine.layers.norm import StepNorm
+from oscine.layers.rope import turn_pairs
 
 FlatAttend = Callable[[int, Tensor, Tensor], Tensor]
 """(layer, queries [n, head, head_dim], keys and values [n, 2 * kv_head, head_dim]) → [n, head * head_dim]."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Product:
-    """A linear map: `weight` is the layer's, seen as [in, out]."""
+Product = Callable[[Tensor], Tensor]
+"""A linear map: x [n, in] → [n, out]."""
 
-    weight: Tensor
-    bias: Tensor | None
 
-    @classmethod
-    def of(cls, linear: nn.Linear) -> Product:
-        """The map of a layer, with the layer's own storage."""
-        bias = linear.bias
-        return cls(weight=linear.weight.detach().t(), bias=None if bias is None else bias.detach())
+def product_of(layer: nn.Module) -> Product:
+    """The map of an `nn.Linear` or `HalfLinear`, with the layer's own storage."""
+    if isinstance(layer, HalfLinear):
+        return layer.matrix
+    assert isinstance(layer, nn.Linear)
+    return product_with(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """x [n, in] → [n, out]."""
-        return torch.mm(x, self.weight) if self.bias is None else torch.addmm(self.bias, x, self.weight)
+
+def product_with(weight: Tensor, bias: Tensor | None = None) -> Product:
+    """x [n, in] → `x weightᵀ + bias`, weight [out, in]."""
+    turned = weight.t()
+    if bias is None:
+        return lambda x: torch.mm(x, turned)
+    return lambda x: torch.addmm(bias, x, turned)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlatBlock:
-    """Weights of a `dense.Block`; `gains` [head + kv_head, head_dim] are those of its query and key norms."""
+    """Weights of a `dense.Block`; `head_norm` norms queries and keys, with a gain for each head."""
 
     heads: int
     kv_heads: int
     head_dim: int
-    eps: float
-    attention_norm: Tensor
+    attention_norm: StepNorm
     wqkv: Product
-    gains: Tensor | None
+    head_norm: StepNorm | None
     wo: Product
-    ffn_norm: Tensor
+    ffn_norm: StepNorm
     w1: Product
     w2: Product
     w3: Product
@@ -64,27 +66,26 @@ class FlatBlock:
             heads=attention.num_heads,
             kv_heads=attention.num_kv_heads,
             head_dim=attention.head_dim,
-            eps=block.attention_norm.eps,
-            attention_norm=block.attention_norm.weight.detach(),
-            wqkv=Product.of(attention.wqkv),
-            gains=None if attention.q_norm is None else attention.gains().detach(),
-            wo=Product.of(attention.wo),
-            ffn_norm=block.ffn_norm.weight.detach(),
-            w1=Product.of(mlp.w1),
-            w2=Product.of(mlp.w2),
-            w3=Product.of(mlp.w3),
+            attention_norm=StepNorm.of(block.attention_norm.weight, block.attention_norm.eps),
+            wqkv=product_of(attention.wqkv),
+            head_norm=None if attention.q_norm is None else StepNorm.of(attention.gains(), attention.q_norm.eps),
+            wo=product_of(attention.wo),
+            ffn_norm=StepNorm.of(block.ffn_norm.weight, block.ffn_norm.eps),
+            w1=product_of(mlp.w1),
+            w2=product_of(mlp.w2),
+            w3=product_of(mlp.w3),
         )
 
-    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, attend: FlatAttend, layer: int) -> Tensor:
-        """x [n, dim], factors [n, 1, head_dim] of the positions for `turn_interleaved` → same shape as x."""
+    def __call__(self, x: Tensor, turns: Tensor, attend: FlatAttend, layer: int) -> Tensor:
+        """x [n, dim], turns complex64 [n, 1, head_dim / 2] of the positions for `turn_pairs` → same shape as x."""
         heads, kv_heads = self.heads, self.kv_heads
-        every = self.wqkv(rms_norm(x, self.attention_norm, self.eps)).view(x.shape[0], -1, self.head_dim)
+        every = self.wqkv(self.attention_norm(x)).view(x.shape[0], -1, self.head_dim)
         turned, v = every.split_with_sizes((heads + kv_heads, kv_heads), 1)
-        if self.gains is not None:
-            turned = rms_norm(turned, self.gains, self.eps)
-        q, k = turn_interleaved(turned, cos, sin).split_with_sizes((heads, kv_heads), 1)
+        if self.head_norm is not None:
+            turned = self.head_norm(turned)
+        q, k = turn_pairs(turned, turns).split_with_sizes((heads, kv_heads), 1)
         x = x + self.wo(attend(layer, q, torch.cat([k, v], 1)))
-        h = rms_norm(x, self.ffn_norm, self.eps)
+        h = self.ffn_norm(x)
         return x + self.w2(in_rows(F.silu, self.w1(h)) * self.w3(h))
 
 

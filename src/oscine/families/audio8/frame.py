@@ -10,8 +10,7 @@ from torch import Tensor
 
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.sampling import Cuts, cuts, pick, rank, replace_repeats
-from oscine.layers.exact import VECTOR_LOOP
+from oscine.families.audio8.sampling import Cuts, pick, rank, replace_repeats
 
 
 def noise_size(config: LMConfig) -> int:
@@ -21,33 +20,27 @@ def noise_size(config: LMConfig) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingRows:
-    """How each row is drawn: views of per-row tensors.
+    """How each row is drawn.
 
-    temperature float32 (0: the best candidate), top_k int64, top_p float32, ras bool, all [row]; recent int64
-    [row, window], -1 where empty; noise float32 [row, noise_size]; end_allowed bool [row], or None when it is for all.
-    `best`: no more than so many of the best ids can be drawn, in any row (None: all). `greedy`: no row draws, so noise
-    and cuts are left out (with the same outcome).
+    `cut` and `high` are the cuts of ordinary draws and of the second ones after a repetition (None: no row draws, all
+    take the best candidate; noise is left out, with the same outcome). ras bool [row] says where repetitions count;
+    recent int64 [row, window], -1 where empty; noise float32 [row, noise_size]; end_allowed bool [row], or None when
+    it is for all.
     """
 
-    temperature: Tensor
-    top_k: Tensor
-    top_p: Tensor
+    cut: Cuts | None
+    high: Cuts | None
     ras: Tensor
     recent: Tensor
     noise: Tensor
-    end_allowed: Tensor | None
-    best: int | None
-    greedy: bool
+    end_allowed: Tensor | None = None
 
 
 class FrameDrawer:
-    """Draws frames with one model; holds what is the same for all rows."""
+    """Draws frames with one model."""
 
     def __init__(self, model: DualAR) -> None:
-        config = model.config
         self.model = model
-        self._ras_temperature = torch.tensor([config.ras_temperature], device=model.device)
-        self._ras_top_p = torch.tensor([config.ras_top_p], device=model.device)
 
     def __call__(
         self, final: Tensor, fast_hidden: Tensor, rows: SamplingRows, parts: Sequence[int] | None = None
@@ -59,43 +52,31 @@ class FrameDrawer:
         """
         logits = self.model.compact_logits(final)
         size = logits.shape[-1] - 1  # of a codebook; the semantic logits also hold the end of speech
-        zeros = [_zero_if_finite(logits)]
+        seen = [logits]
         if rows.end_allowed is not None:
+            logits = logits.clone()
             logits[:, -1].masked_fill_(~rows.end_allowed, float("-inf"))
-        cut = None if rows.greedy else _cuts(rows, size + 1)
-        semantic = logits.argmax(dim=-1) if cut is None else self._semantic(logits, rows, cut)
+        semantic = _semantic(logits, rows)
 
         def choose(index: int, logits: Tensor) -> Tensor:
-            zeros.append(_zero_if_finite(logits))
-            if cut is None:
+            seen.append(logits)
+            if rows.cut is None:
                 return logits.argmax(dim=-1)
             noise = rows.noise.narrow(1, 2 * (size + 1) + (index - 1) * size, size)
-            return pick(rank(logits, cut.count), noise, cut)
+            return pick(rank(logits, rows.cut.count), noise, rows.cut)
 
         codes = self.model.fast_frame(fast_hidden, semantic, choose, parts=parts)
-        finite = torch.stack(zeros).sum(dim=0) == 0
+        finite = (torch.cat(seen, dim=1) * 0).sum(dim=-1) == 0  # NaN where one is not
         return torch.cat([finite[:, None], semantic[:, None], codes], dim=1)
 
-    def _semantic(self, logits: Tensor, rows: SamplingRows, cut: Cuts) -> Tensor:
-        size, ranking = logits.shape[-1], rank(logits, cut.count)
-        drawn = pick(ranking, rows.noise.narrow(1, 0, size), cut)
-        if rows.recent.shape[-1] == 0:
-            return drawn
-        again = pick(ranking, rows.noise.narrow(1, size, size), self._high_cuts(rows, cut.count))
-        return replace_repeats(drawn, again, rows.recent, size - 1, rows.ras)
 
-    def _high_cuts(self, rows: SamplingRows, count: int) -> Cuts:
-        return cuts(
-            count, rows.top_k.device, top_k=rows.top_k, top_p=self._ras_top_p, temperature=self._ras_temperature
-        )
-
-
-def _cuts(rows: SamplingRows, size: int) -> Cuts:
-    """The rows' cuts, for whole rounds of a vectorised loop over ranks, `size` of them at most."""
-    count = size if rows.best is None else min(size, -(-rows.best // VECTOR_LOOP) * VECTOR_LOOP)
-    return cuts(count, rows.top_k.device, top_k=rows.top_k, top_p=rows.top_p, temperature=rows.temperature)
-
-
-def _zero_if_finite(logits: Tensor) -> Tensor:
-    """0 for a row of logits [row, id] without NaN and infinities, else NaN → [row]."""
-    return (logits * 0).sum(dim=-1)
+def _semantic(logits: Tensor, rows: SamplingRows) -> Tensor:
+    """The compact id of each row of compact logits → int64 [row]."""
+    if rows.cut is None:
+        return logits.argmax(dim=-1)
+    size, ranking = logits.shape[-1], rank(logits, rows.cut.count)
+    drawn = pick(ranking, rows.noise.narrow(1, 0, size), rows.cut)
+    if rows.high is None or rows.recent.shape[-1] == 0:
+        return drawn
+    again = pick(ranking, rows.noise.narrow(1, size, size), rows.high)
+    return replace_repeats(drawn, again, rows.recent, size - 1, rows.ras)

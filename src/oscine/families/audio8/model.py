@@ -10,6 +10,7 @@ frame (zeros at text). Compact logits are the N semantic ids, then end-of-speech
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -26,11 +27,11 @@ from oscine.families.audio8.dense import (
     attend_directly,
     grouped_attention,
 )
-from oscine.families.audio8.flat import FlatBlock, flat_attention
+from oscine.families.audio8.flat import FlatBlock, Product, flat_attention, product_of, product_with
 from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
 from oscine.layers.embedding import Embedding
+from oscine.layers.half import HalfLinear, half_matrix, hold_half
 from oscine.layers.norm import RMSNorm
-from oscine.layers.rope import factors
 
 Choose = Callable[[int, Tensor], Tensor]
 """(codebook i in 1..C-1, its logits float32 [row, N]) → ids int64 [row]."""
@@ -47,6 +48,21 @@ class HybridSlow(nn.Module):
         self.embed_tokens = Embedding(config.vocab_size, config.dim)
         self.layers = nn.ModuleList(HybridLayer(config, hybrid) for _ in range(config.n_layer))
         self.final_layernorm = RMSNorm(config.dim, config.norm_eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StepParts:
+    """What a step runs through on a device: flat blocks (no slow ones for a hybrid) and the two heads.
+
+    `pair_mask` [1, 1, 2, 2] is causal, for the fast model's first two positions.
+    """
+
+    device: torch.device
+    slow: list[FlatBlock]
+    fast: list[FlatBlock]
+    semantic: Product
+    codes: Product
+    pair_mask: Tensor
 
 
 class DualAR(nn.Module):
@@ -75,8 +91,9 @@ class DualAR(nn.Module):
         self.fast_rope = RopeTable(
             config.num_codebooks, config.fast_head_dim, config.rope_base, torch.bfloat16, spread=True
         )
-        self._compact_head: Tensor | None = None
-        self._flat: dict[str, list[FlatBlock]] = {}
+        self._half_head: Product | None = None
+        self._steps: _StepParts | None = None
+        self._code_offsets: Tensor | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -88,10 +105,22 @@ class DualAR(nn.Module):
         """Where the weights are."""
         return self.codebook_embeddings.weight.device
 
+    def hold_half(self) -> None:
+        """Halves what a step reads where nothing is lost by it (`oscine.layers.half`); before the first step."""
+        if hold_half(self) and self.config.hybrid is None:
+            self._half_head = half_matrix(self.compact_table())
+
     def linear_sizes(self) -> set[tuple[int, int]]:
-        """(in, out) of every matrix product a step makes."""
+        """(in, out) of every float matrix product a step makes, but for those of weights in half precision."""
         sizes = {(m.in_features, m.out_features) for m in self.modules() if isinstance(m, nn.Linear)}
-        return sizes | {(self.config.dim, self.config.codebook_size + 1)}
+        is_plain = self.config.hybrid is None and self._half_head is None
+        return sizes | ({(self.config.dim, self.config.codebook_size + 1)} if is_plain else set())
+
+    def half_sizes(self) -> set[tuple[int, int]]:
+        """(in, out) of every product of weights in half precision."""
+        sizes = {(m.in_features, m.out_features) for m in self.modules() if isinstance(m, HalfLinear)}
+        is_half = self._half_head is not None
+        return sizes | ({(self.config.dim, self.config.codebook_size + 1)} if is_half else set())
 
     # The slow model
 
@@ -102,9 +131,11 @@ class DualAR(nn.Module):
         """
         config = self.config
         tokens, codes = columns[:, 0], columns[:, 1:]
-        offsets = torch.arange(config.num_codebooks, device=columns.device)[:, None] * config.codebook_size
+        if self._code_offsets is None or self._code_offsets.device != columns.device:
+            tables = torch.arange(config.num_codebooks, device=columns.device)
+            self._code_offsets = (tables * config.codebook_size)[:, None]
         audio = (tokens >= config.semantic_begin_id) & (tokens <= config.semantic_end_id)
-        summed = self.codebook_embeddings(codes + offsets).sum(dim=1)
+        summed = self.codebook_embeddings(codes + self._code_offsets).sum(dim=1)
         table = self.embeddings if config.hybrid is None else self.slow.embed_tokens
         embedded: Tensor = table(tokens)
         return embedded + torch.where(audio[..., None], summed, 0.0)
@@ -158,22 +189,27 @@ class DualAR(nn.Module):
             return flat_attention(q, *cache.kv.append(layer, kv, plan), mask)
 
         if config.hybrid is None:
-            x, (cos, sin) = embedded.flatten(0, 1), factors(self.slow_rope(positions.flatten()))
-            for layer, block in enumerate(self._flat_blocks("layers")):
-                x = block(x, cos, sin, attend_flat, layer)
+            x, turns = embedded.flatten(0, 1), self.slow_rope.turns_on(self.device)[positions.flatten()]
+            for layer, block in enumerate(self._step_parts().slow):
+                x = block(x, turns, attend_flat, layer)
             hidden = x.view_as(embedded)[:, -1]
         else:
             hidden = self._stack(embedded, positions, attend, lambda layer: cache.mixer_state(layer, rows), None)[:, -1]
         final = self.final_norm(hidden)
         return final, final if config.norm_fastlayer_input or config.hybrid is not None else hidden
 
-    def _flat_blocks(self, name: str) -> list[FlatBlock]:
-        """The blocks of `layers` or `fast_layers` for decoding (made once)."""
-        blocks = self._flat.get(name)
-        if blocks is None or blocks[0].attention_norm.device != self.device:
-            layers = [layer for layer in self.get_submodule(name).children() if isinstance(layer, Block)]
-            blocks = self._flat[name] = [FlatBlock.of(layer) for layer in layers]
-        return blocks
+    def _step_parts(self) -> _StepParts:
+        """What a step runs through (made once for a device)."""
+        if self._steps is None or self._steps.device != self.device:
+            self._steps = _StepParts(
+                device=self.device,
+                slow=_flat_blocks(self.layers) if self.config.hybrid is None else [],
+                fast=_flat_blocks(self.fast_layers),
+                semantic=self._semantic_product(),
+                codes=product_of(self.fast_output),
+                pair_mask=_causal_mask(2, self.fast_embeddings.weight),
+            )
+        return self._steps
 
     def final_norm(self, hidden: Tensor) -> Tensor:
         """The norm after the slow stack; hidden [..., dim]."""
@@ -183,18 +219,18 @@ class DualAR(nn.Module):
 
     def compact_logits(self, final: Tensor) -> Tensor:
         """final [row, dim] → float32 [row, N + 1]: the semantic ids, then end of speech."""
-        is_dense = self.config.hybrid is None
-        weight = self._dense_compact_head() if is_dense else self.semantic_output.weight
-        return F.linear(final, weight).float()
+        return self._step_parts().semantic(final).float()
 
-    def _dense_compact_head(self) -> Tensor:
-        """Rows of the tied embedding that can ever be drawn, side by side (a copy, made once)."""
-        table = self.embeddings.weight
-        if self._compact_head is None or self._compact_head.device != table.device:
-            config = self.config
-            ids = [*range(config.semantic_begin_id, config.semantic_end_id + 1), config.eos_token_id]
-            self._compact_head = table.detach()[torch.tensor(ids, device=table.device)]
-        return self._compact_head
+    def compact_table(self) -> Tensor:
+        """Rows of the dense model's tied embedding that can ever be drawn, side by side (a copy)."""
+        config = self.config
+        ids = [*range(config.semantic_begin_id, config.semantic_end_id + 1), config.eos_token_id]
+        return self.embeddings.weight.detach()[torch.tensor(ids, device=self.device)]
+
+    def _semantic_product(self) -> Product:
+        if self.config.hybrid is not None:
+            return product_of(self.semantic_output)
+        return self._half_head or product_with(self.compact_table())
 
     def _stack(
         self, embedded: Tensor, positions: Tensor, attend: LayerAttend, state_of: StateOf, keep: Tensor | None
@@ -255,7 +291,8 @@ class DualAR(nn.Module):
         table = self.fast_rope.on(x.device)[: x.shape[1]]
         for layer in self.fast_layers:
             x = layer(x, table, attend)
-        return self._fast_logits(x)
+        logits: Tensor = self.fast_output(self.fast_norm(x))
+        return logits.float()
 
     def project_for_fast(self, hidden: Tensor) -> Tensor:
         """The slow hidden state in the fast model's width."""
@@ -265,19 +302,19 @@ class DualAR(nn.Module):
         return projected
 
     def _fast_logits(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.fast_output(self.fast_norm(hidden))
-        return logits.float()
+        return self._step_parts().codes(self.fast_norm(hidden)).float()
 
     def _fast_pass(self, x: Tensor, memory: Tensor, position: int) -> Tensor:
         """Runs x [row, time, fast_dim] at positions `position`.. on the frame's memory → [row, fast_dim], the last.
 
-        memory [layer, row, 2 * kv_head, C, head_dim]; several positions at once only from position 0.
+        memory [layer, row, 2 * kv_head, C, head_dim]; at position 0 time is 2, else 1.
         """
         rows, time = x.shape[:2]
         end = position + time
-        table = self.fast_rope.on(x.device).narrow(0, position, time)
-        cos, sin = factors(table if time == 1 else table.repeat(rows, 1, 1))
-        mask = _causal_mask(end, x) if position == 0 else None
+        parts = self._step_parts()
+        turns = self.fast_rope.turns_on(x.device).narrow(0, position, time)
+        turns = turns if time == 1 else turns.repeat(rows, 1, 1)
+        mask = parts.pair_mask if position == 0 else None
 
         def attend(layer: int, q: Tensor, kv: Tensor) -> Tensor:
             own = memory[layer]
@@ -286,8 +323,8 @@ class DualAR(nn.Module):
             return flat_attention(q, keys, values, mask)
 
         flat = x.flatten(0, 1)
-        for layer, block in enumerate(self._flat_blocks("fast_layers")):
-            flat = block(flat, cos, sin, attend, layer)
+        for layer, block in enumerate(parts.fast):
+            flat = block(flat, turns, attend, layer)
         return flat.view_as(x)[:, -1]
 
 
@@ -295,6 +332,10 @@ def _causal_mask(length: int, like: Tensor) -> Tensor:
     """Additive mask [1, 1, length, length] in the dtype of `like`."""
     order = torch.arange(length, device=like.device)
     return additive_mask((order[None, :] <= order[:, None])[None], like.dtype)
+
+
+def _flat_blocks(layers: nn.ModuleList) -> list[FlatBlock]:
+    return [FlatBlock.of(layer) for layer in layers if isinstance(layer, Block)]
 
 
 def _for_layer(attend: LayerAttend, index: int) -> Callable[[Tensor, Tensor], Tensor]:

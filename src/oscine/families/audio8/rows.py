@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
 
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.frame import SamplingRows, noise_size
+from oscine.families.audio8.sampling import cuts
+from oscine.layers.exact import VECTOR_LOOP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,8 @@ class DecodeRows:
             "noise": torch.zeros(0, noise_size(config), device=device),
         }
         self._drawn = torch.zeros(0, noise_size(config))  # where generators write; the same tensor as noise on a CPU
-        self._begin_id = config.semantic_begin_id
+        self._config = config
+        self._sampling: dict[tuple[int, int, int | None, bool], SamplingRows] = {}
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
@@ -60,11 +63,13 @@ class DecodeRows:
             grown = old.new_zeros(rows, *old.shape[1:])
             grown[: old.shape[0]] = old
             self._tensors[name] = grown
+        self._sampling.clear()
         on_host = torch.zeros(self._tensors["noise"].shape, pin_memory=True) if self._pinned else None
         self._drawn = self._tensors["noise"] if on_host is None else on_host
 
     def start(self, row: int, params: Sampling, position: int) -> None:
         """Gives the row to a new job whose first frame will be fed at `position`."""
+        self._sampling.clear()
         self._tensors["positions"][row] = position
         self._tensors["recent"][row] = -1
         self._tensors["temperature"][row] = params.temperature if params.do_sample else 0.0
@@ -74,11 +79,13 @@ class DecodeRows:
 
     def move(self, source: int, target: int) -> None:
         """Copies a row over another."""
+        self._sampling.clear()
         for tensor in self._tensors.values():
             tensor[target] = tensor[source]
 
     def free(self, row: int) -> None:
         """Makes a row harmless as padding."""
+        self._sampling.clear()
         for tensor in self._tensors.values():
             tensor[row] = 0
 
@@ -90,24 +97,35 @@ class DecodeRows:
             self._tensors["noise"][rows].copy_(self._drawn[rows], non_blocking=True)
 
     def sampling(self, rows: slice, *, end_allowed: Tensor | None, best: int | None, greedy: bool) -> SamplingRows:
-        """The view of `rows` that drawing a frame takes; the other arguments as in `SamplingRows`."""
-        part = {name: tensor[rows] for name, tensor in self._tensors.items()}
+        """How `rows` are drawn; kept until a row changes hands.
+
+        `best`: no more than so many of the best ids can be drawn, in any row (None: all). `greedy`: no row draws.
+        """
+        key = (rows.start, rows.stop, best, greedy)
+        if key not in self._sampling:
+            self._sampling[key] = self._sampling_rows(rows, best, greedy)
+        kept = self._sampling[key]
+        return kept if end_allowed is None else replace(kept, end_allowed=end_allowed)
+
+    def _sampling_rows(self, rows: slice, best: int | None, greedy: bool) -> SamplingRows:
+        """`sampling` anew. The cuts are for whole rounds of a vectorised loop over ranks."""
+        part, size = {name: tensor[rows] for name, tensor in self._tensors.items()}, self._config.codebook_size + 1
+        count = size if best is None else min(size, -(-best // VECTOR_LOOP) * VECTOR_LOOP)
+        device, k = part["top_k"].device, part["top_k"]
+        normal = cuts(count, device, top_k=k, top_p=part["top_p"], temperature=part["temperature"])
+        high = cuts(count, device, top_k=k, top_p=self._config.ras_top_p, temperature=self._config.ras_temperature)
         return SamplingRows(
-            temperature=part["temperature"],
-            top_k=part["top_k"],
-            top_p=part["top_p"],
+            cut=None if greedy else normal,
+            high=None if greedy else high,
             ras=part["ras"],
             recent=part["recent"],
             noise=part["noise"],
-            end_allowed=end_allowed,
-            best=best,
-            greedy=greedy,
         )
 
     def push(self, rows: slice, codes: Tensor) -> None:
         """Makes frames of codes [row, C] what `rows` feed next, and remembers their semantic codes."""
         columns, recent = self._tensors["columns"][rows], self._tensors["recent"][rows]
-        columns[:, 0] = codes[:, 0] + self._begin_id
+        columns[:, 0] = codes[:, 0] + self._config.semantic_begin_id
         columns[:, 1:] = codes
         if recent.shape[1]:
             recent.copy_(torch.cat([recent[:, 1:], codes[:, :1]], dim=1))

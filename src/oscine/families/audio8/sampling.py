@@ -19,6 +19,9 @@ from oscine.layers.exact import in_rows
 SAMPLING_EPS = 1e-05
 """A temperature below this means: take the best candidate."""
 
+SORTED_WHOLE = 1024
+"""Up to so many ids it takes less time to sort them all than to find the best."""
+
 PerRow = float | int | Tensor
 """One number for all rows, or a tensor [row] (or [1])."""
 
@@ -39,12 +42,16 @@ class Ranking:
 def rank(logits: Tensor, count: int | None = None) -> Ranking:
     """The best `count` ids of logits [row, id] (None: all)."""
     logits = logits.float()
-    if count is None or count >= logits.shape[-1]:
-        order = logits.sort(dim=-1, descending=True, stable=True)[1]
+    size = logits.shape[-1]
+    kept = size if count is None else min(count, size)
+    if kept == size or size <= SORTED_WHOLE:
+        scores, order = torch.sort(logits, dim=-1, descending=True, stable=True)
+        scores, order = scores.narrow(-1, 0, kept), order.narrow(-1, 0, kept)
     else:
-        order = _best(logits, count)
+        order = _best(logits, kept)
+        scores = logits.gather(-1, order)
     cumulative = logits.softmax(dim=-1).gather(-1, order).cumsum(dim=-1)
-    return Ranking(order=order, scores=logits.gather(-1, order), cumulative=cumulative)
+    return Ranking(order=order, scores=scores, cumulative=cumulative)
 
 
 def _best(logits: Tensor, count: int) -> Tensor:
@@ -95,10 +102,10 @@ def cuts(count: int, device: torch.device, *, top_k: PerRow, top_p: PerRow, temp
 def race(scores: Tensor, uniform: Tensor) -> Tensor:
     """Gumbel-max with given noise: argmax of p / -log(u), p = softmax(scores) → int64 [row].
 
-    A zero in `uniform` counts as the smallest normal number.
+    A zero in `uniform` counts as the smallest normal number. The sign of log(u) is left as it is, so the least wins.
     """
-    tiny = torch.finfo(scores.dtype).tiny
-    return (scores.softmax(dim=-1) / -in_rows(torch.log, uniform.clamp_min(tiny))).argmax(dim=-1)
+    logs = in_rows(torch.log, uniform.clamp_min(torch.finfo(scores.dtype).tiny))
+    return (scores.softmax(dim=-1) / logs).argmin(dim=-1)
 
 
 def draw(logits: Tensor, uniform: Tensor, *, temperature: PerRow, top_k: PerRow, top_p: PerRow) -> Tensor:

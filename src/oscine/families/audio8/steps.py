@@ -62,6 +62,7 @@ class Audio8StepModel:
             model.dtype,
             capacity=config.max_seq_len,
             linears=model.linear_sizes(),
+            halves=model.half_sizes(),
             attention=(config.n_local_heads, config.n_head // config.n_local_heads, config.head_dim),
         )
         self._table = SlotTable(model)

@@ -45,9 +45,14 @@ def build_lm(
 
 
 def load_language_model(folder: Path, config: LMConfig, *, device: torch.device | str, dtype: torch.dtype) -> DualAR:
-    """The language model of a checkpoint folder. Raises MissingFile or WeightMismatch."""
+    """The language model of a checkpoint folder, its weights in half precision where they lose nothing by it.
+
+    Raises MissingFile or WeightMismatch.
+    """
     path = folder / "model.safetensors"
-    return build_lm(config, read_tensors(path), device=device, dtype=dtype, source=str(path))
+    model = build_lm(config, read_tensors(path), device=device, dtype=dtype, source=str(path))
+    model.hold_half()
+    return model
 
 
 def load_codec(

@@ -12,7 +12,7 @@ INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet --constraint
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/installed  ## speak a sentence with the bundled voice into hello.wav
-	@$(PY) -m oscine say "$(TEXT)" --threads 1 -o hello.wav
+	@$(PY) -m oscine say "$(TEXT)" -o hello.wav
 
 test: $(VENV)/installed-dev  ## format, lint, types, import layers, tests
 	@scripts/check

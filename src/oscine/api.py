@@ -55,8 +55,8 @@ def load(
 
     `device` "auto" is CUDA when there is one, else the CPU; `dtype` "auto" is float32 on the CPU and bfloat16 on CUDA
     (codecs stay float32); "int8" holds a language model's weights so, where the family can, and the rest as "auto".
-    `threads` sets torch's thread count for the whole process. Only this call may download, and
-    with `offline` nothing does. `engine` shares one engine, hence one device thread, between models.
+    `threads` sets torch's thread count for the whole process; one is the fastest for the bundled voice. Only this call
+    may download, and with `offline` nothing does. `engine` shares one engine, hence one device thread, between models.
     Raises `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device or dtype that is not there.
     """
     if threads is not None:

@@ -297,6 +297,20 @@ class Decoder(Protocol):
         """The samples held back, at the end."""
 
 
+class SideDecoder(ABC):
+    """A `Decoder` that may work in another thread, beside the step model, where `works_beside` is true."""
+
+    works_beside: bool
+
+    @abstractmethod
+    def push(self, frames: Sequence[Any]) -> Samples:
+        """As `Decoder.push`."""
+
+    @abstractmethod
+    def flush(self) -> Samples:
+        """As `Decoder.flush`."""
+
+
 class TextDecoder(ABC):
     """A `Decoder` of answers in words: its frames are tokens that nobody hears, so that its samples are none."""
 

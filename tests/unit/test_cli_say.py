@@ -143,7 +143,7 @@ def test_what_is_not_given_is_not_set(model: FakeModel, out: Path) -> None:
     assert main(["say", "Hi", "-o", str(out)]) == 0
     assert model.asked == {"text": "Hi"}
     assert model.loaded == {
-        "source": None, "device": "auto", "dtype": "auto", "threads": None, "offline": False, "revision": None
+        "source": None, "device": "auto", "dtype": "auto", "threads": 1, "offline": False, "revision": None
     }  # fmt: skip
 
 
@@ -154,6 +154,11 @@ def test_model_arguments(model: FakeModel, out: Path) -> None:
         "source": "org/x", "device": "cpu", "dtype": "bfloat16", "threads": 2, "offline": True, "revision": None
     }  # fmt: skip
     assert model.asked["voice"] == "ann"
+
+
+def test_another_model_gets_the_threads_torch_chooses(model: FakeModel, out: Path) -> None:
+    assert main(["say", "Hi", "-o", str(out), "--model", "org/x"]) == 0
+    assert model.loaded["threads"] is None
 
 
 def test_reference_audio_is_read_first(model: FakeModel, out: Path, tmp_path: Path, capsys: Any) -> None:

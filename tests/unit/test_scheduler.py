@@ -18,6 +18,7 @@ class Item:
     memory: int = 1
     served: int = 0
     waits: bool = False
+    generating: bool = True
 
     def blocked(self) -> bool:
         return self.waits

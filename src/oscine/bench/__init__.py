@@ -27,7 +27,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16 or int8 (default auto)")
-    parser.add_argument("--threads", type=int, default=None, help="torch threads (default: torch's own choice)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=None,
+        help="CPU threads for one operation (default: one for the bundled voice, else all cores)",
+    )
     parser.add_argument(
         "--batch",
         type=counts,

@@ -24,6 +24,7 @@ from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds
 from oscine.families.audio8.slots import Audio8Inputs
 from oscine.families.audio8.weights import load_codec, load_language_model
+from oscine.layers.half import HalfLinear
 from oscine.types import AudioChunk, Done, Event, Failed, Job
 
 PROMPT_TOKENS = 60
@@ -131,21 +132,11 @@ class Audio8Workload:
 
     def _bytes_per_step(self) -> int:
         """Weights a decode step must read: the slow model once, the fast model at each position of the frame."""
-        config = self.model.config
-        fast = sum(_bytes(module) for module in (self.model.fast_layers, self.model.fast_norm, self.model.fast_output))
-        tables = (
-            "embeddings.weight",
-            "slow.embed_tokens.weight",
-            "codebook_embeddings.weight",
-            "fast_embeddings.weight",
-        )
-        slow = sum(
-            _tensor_bytes(value)
-            for name, value in self.model.named_parameters()
-            if name not in tables
-            and not name.startswith(("fast_layers", "fast_norm", "fast_output", "semantic_output"))
-        )
-        head = (config.codebook_size + 1) * config.dim * next(self.model.parameters()).element_size()
+        model, config = self.model, self.model.config
+        fast = sum(_bytes(module) for module in (model.fast_layers, model.fast_norm, model.fast_output))
+        slow = _bytes(model.layers if config.hybrid is None else model.slow.layers)
+        slow += 0 if config.fast_dim == config.dim else _bytes(model.fast_project_in)
+        head = (config.codebook_size + 1) * config.dim * (2 if model.half_sizes() else model.dtype.itemsize)
         return slow + head + fast * (config.num_codebooks - 1)
 
     def _decode_seconds(self) -> dict[str, float]:
@@ -171,12 +162,13 @@ class Audio8Workload:
 
 
 def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: int) -> Audio8Workload:
-    """A release's dimensions with random weights: right for speed, meaningless to hear."""
+    """A release's dimensions with random weights, bfloat16 numbers as in the releases: right for speed alone."""
     lm = CONFIGS[name]
     codec_config = CodecConfig()
     with torch.device("meta"):
         empty_model, empty_codec = DualAR(lm), Codec(codec_config)
     model, codec = _random(empty_model, dtype, device), _random(empty_codec, torch.float32, device)
+    model.hold_half()
     config = Audio8Config(lm=lm, codec=codec_config, generation=GenerationDefaults())
     return _workload(config, model, codec, name, **size)
 
@@ -201,7 +193,7 @@ def _random(module: Any, dtype: torch.dtype, device: torch.device) -> Any:
     generator = torch.Generator().manual_seed(0)
     for name, value in list(module.named_parameters()):
         spread = 1.0 if value.dim() == 1 else value[0].numel() ** -0.5
-        filled = torch.empty(value.shape).normal_(0, 0.5 * spread, generator=generator)
+        filled = torch.empty(value.shape).normal_(0, 0.5 * spread, generator=generator).bfloat16().float()
         if value.dim() == 1 and name.endswith("weight"):
             filled += 1
         owner = module.get_submodule(name.rpartition(".")[0])
@@ -214,8 +206,5 @@ def _tagged(events: queue.SimpleQueue[tuple[int, Event]], row: int) -> Callable[
 
 
 def _bytes(module: nn.Module) -> int:
-    return sum(_tensor_bytes(value) for value in module.parameters())
-
-
-def _tensor_bytes(value: torch.Tensor) -> int:
-    return value.numel() * value.element_size()
+    halves = sum(part.num_bytes for part in module.modules() if isinstance(part, HalfLinear))
+    return halves + sum(value.numel() * value.element_size() for value in module.parameters())

@@ -26,8 +26,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for name, least in (("batch", min(args.batch)), ("frames", args.frames), ("repeats", args.repeats)):
         if least < 1:
             raise InvalidRequest(f"--{name} must be at least 1, got {least}", param=name)
-    if args.threads is not None:
-        torch.set_num_threads(args.threads)
+    threads = 1 if args.threads is None and args.model is None else args.threads
+    if threads is not None:
+        torch.set_num_threads(threads)
     device = choose_device(args.device)
     dtype = choose_dtype(args.dtype, device)
     start = time.perf_counter()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oscine.cli.arguments import THREADS_HELP, chosen_threads
 from oscine.errors import InvalidRequest, OutputError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     where.add_argument("--offline", action="store_true", help="never download, not even when starting")
     where.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
     where.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16", "int8"))
-    where.add_argument("--threads", type=int, metavar="N", help="CPU threads of the whole process")
+    where.add_argument("--threads", type=int, metavar="N", help=THREADS_HELP)
     where.add_argument("--voices-dir", metavar="DIR", help="where stored voices are kept")
     parser.set_defaults(run=run)
 
@@ -134,7 +135,8 @@ def make_registry(args: argparse.Namespace) -> ModelRegistry:
     sources = args.models or [None]
     where = {"device": args.device, "dtype": args.dtype, "offline": args.offline}
     engine = engine_for(sources, memory_bytes=budget, **where)
-    specs = model_specs(sources, engine, threads=args.threads, voices_dir=args.voices_dir, **where)
+    threads = chosen_threads(args.threads, sources)
+    specs = model_specs(sources, engine, threads=threads, voices_dir=args.voices_dir, **where)
     return ModelRegistry(specs, engine, memory_bytes=budget, idle_s=args.idle_unload_s)
 
 

@@ -1,27 +1,48 @@
 """Frames → samples on a fixed grid: the decoder is called with the same runs of frames whoever listens.
 
 The grid depends on a frame's index alone, so streaming and whole results are the very same calls, bit for bit. Which
-jobs' runs share a call of a joint decoder is another matter: it changes nothing but the time.
+jobs' runs share a call of a joint decoder, or whether a run is decoded beside the next steps, is another matter: it
+changes nothing but the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from oscine.errors import NonFiniteOutput
-from oscine.types import Decoder, JointDecoder, Samples
+from oscine.types import Decoder, JointDecoder, Samples, SideDecoder
 
 PATIENCE = 5
 """Steps that a run of the last size may wait for runs of other jobs."""
 
 
-class GridDecoder:
-    """Feeds one job's accepted frames to its decoder in runs of `sizes` (the last size repeats)."""
+Worker = Callable[[Callable[[], Samples]], "Future[Samples]"]
+"""Does a piece of work, at once or later; pieces given one after the other are done one after the other."""
 
-    def __init__(self, decoder: Decoder, sizes: Sequence[int]) -> None:
+
+def at_once(work: Callable[[], Samples]) -> Future[Samples]:
+    """The worker that needs no thread."""
+    future: Future[Samples] = Future()
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+class GridDecoder:
+    """Feeds one job's accepted frames to its decoder in runs of `sizes` (the last size repeats).
+
+    `worker` is who decodes, if the decoder is one that may work beside the step model.
+    """
+
+    def __init__(self, decoder: Decoder, sizes: Sequence[int], worker: Worker = at_once) -> None:
         if not sizes or min(sizes) < 1:
             raise ValueError(f"chunk sizes must be positive, got {tuple(sizes)}")
         self.decoder = decoder
@@ -29,6 +50,9 @@ class GridDecoder:
         self._runs = 0
         self._pending: list[Any] = []
         self._waited = 0
+        works_beside = isinstance(decoder, SideDecoder) and decoder.works_beside
+        self._worker = worker if works_beside else at_once
+        self._working: deque[Future[Samples]] = deque()
 
     @property
     def is_joint(self) -> bool:
@@ -44,19 +68,37 @@ class GridDecoder:
         """Adds frames without decoding any."""
         self._pending.extend(frames)
 
-    def push(self, frames: Sequence[Any]) -> Iterator[Samples]:
-        """Adds frames and yields the samples of every run they complete."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was given to the decoder has been fetched with `ready`."""
+        return not self._working
+
+    def push(self, frames: Sequence[Any]) -> None:
+        """Adds frames and gives the decoder every run they complete."""
         self.add(frames)
         while self.is_due:
-            yield finite(self.decoder.push(self.take()))
+            self._give(partial(self.decoder.push, self.take()))
 
-    def finish(self) -> Iterator[Samples]:
-        """Decodes what is left and the decoder's own tail."""
-        yield from self.push(())
+    def finish(self) -> None:
+        """Gives the decoder what is left, and lets it make its own tail."""
+        self.push(())
         if self._pending:
             run, self._pending = self._pending, []
-            yield finite(self.decoder.push(run))
-        yield finite(self.decoder.flush())
+            self._give(partial(self.decoder.push, run))
+        self._give(self.decoder.flush)
+
+    def ready(self) -> Iterator[Samples]:
+        """The samples made by now, in their order. Raises what the decoder raised."""
+        while self._working and self._working[0].done():
+            yield finite(self._working.popleft().result())
+
+    def drop(self) -> None:
+        """Leaves undone what is not begun."""
+        while self._working:
+            self._working.pop().cancel()
+
+    def _give(self, work: Callable[[], Samples]) -> None:
+        self._working.append(self._worker(work))
 
     def take(self) -> list[Any]:
         """Takes out the run that is due."""

@@ -1,5 +1,7 @@
 """The engine: one thread owns the device and steps whatever jobs there are, batched by key.
 
+A second thread decodes beside it what decoders allow, when there is a core for it. Events come from the first alone.
+
 Knows jobs, frames and samples; knows no text, no family and no HTTP.
 """
 
@@ -9,17 +11,18 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
-from oscine.engine.decode import joint_runs
+from oscine.engine.cores import has_spare_core
+from oscine.engine.decode import Worker, at_once, joint_runs
 from oscine.engine.entry import Entry, continued_job_error
 from oscine.engine.memory import MEMORY_SHARE, MemoryBudget, available_bytes
 from oscine.engine.scheduler import Scheduler
 from oscine.errors import GenerationError, NotReady, OscineError
-from oscine.types import EventSink, Family, Job, JointDecoder, StepOut
+from oscine.types import EventSink, Family, Job, JointDecoder, Samples, StepOut
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +34,13 @@ class EngineOptions:
     """How an engine runs. `memory_bytes` None: a share of what is free. Counts are jobs.
 
     `max_waiting` None: whoever submits bounds the queue, as a server does that counts its requests.
+    `decode_beside` None: when torch's threads leave a core free at the time a job begins.
     """
 
     max_running: int = 32
     max_waiting: int | None = 256
     memory_bytes: int | None = None
+    decode_beside: bool | None = None
     poll_s: float = 0.05
     """How often an idle engine looks at the cancel flags of waiting jobs."""
 
@@ -63,6 +68,7 @@ class Engine:
         self._incoming = 0
         self._closing = False
         self._abort = False
+        self._decoding = ThreadPoolExecutor(max_workers=1, thread_name_prefix="oscine-decode")
         self._thread = threading.Thread(target=self._run, name="oscine-engine", daemon=True)
         self._thread.start()
 
@@ -131,21 +137,33 @@ class Engine:
     # --- the engine's thread ---
 
     def step(self) -> bool:
-        """One round; False when no job could step."""
+        """One round; False when no job had a step to make."""
         self._drop_cancelled()
         self._admit()
         batch = self._scheduler.plan(_batch_key, _max_batch)
-        if not batch:
-            return False
-        for entry, out in zip(batch, self._advance(batch), strict=True):
-            self._settle(entry, partial(entry.accept, out))
-        self._decode_joint()
-        return True
+        if batch:
+            for entry, out in zip(batch, self._advance(batch), strict=True):
+                self._settle(entry, partial(entry.accept, out))
+            self._decode_joint()
+        for entry in list(self._scheduler.running):
+            self._settle(entry, entry.collect)
+        return bool(batch)
 
     def _run(self) -> None:
         busy = False
         while self._receive(wait=not busy) or self._scheduler.running or self._scheduler.waiting:
             busy = self.step()
+        self._decoding.shutdown(cancel_futures=True)
+
+    def _worker(self) -> Worker:
+        """Who decodes a job's frames."""
+        beside = self.options.decode_beside
+        return self._decode_beside if (has_spare_core() if beside is None else beside) else at_once
+
+    def _decode_beside(self, work: Callable[[], Samples]) -> Future[Samples]:
+        future = self._decoding.submit(work)
+        future.add_done_callback(lambda _: self._inbox.put(None))  # wakes an engine that only waits for this
+        return future
 
     def _receive(self, *, wait: bool) -> bool:
         """Takes in everything that has arrived; False once the engine is closing and the inbox is empty."""
@@ -175,7 +193,7 @@ class Engine:
             try:
                 if error is not None:
                     raise error
-                entry.admit()
+                entry.admit(self._worker())
             except Exception as refused:
                 self._end(entry, partial(entry.fail, refused))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oscine.engine.decode import GridDecoder, finite
+from oscine.engine.decode import GridDecoder, Worker, finite
 from oscine.engine.guard import CodeGuard, Verdict
 from oscine.errors import Cancelled, GenerationError, NoAudio
 from oscine.seeds import derive_seed
@@ -37,9 +37,10 @@ class Entry:
         self.family = family
         self.model: StepModel = family.step_model()
         self.served = 0
-        self.admitted = False
-        self.grid: GridDecoder  # once admitted
+        self._in_model = False
+        self._grid: GridDecoder | None = None
         self._teller: TextDecoder | None = None
+        self._finishing: FinishReason | None = None
         self.ended = False
         self._sink = sink
         self._submitted = time.perf_counter()
@@ -59,14 +60,25 @@ class Entry:
         """Whether the job this one continues is still on its way."""
         return self.job.after is not None and not self.job.after.ended
 
-    def admit(self) -> None:
-        """Gives the job its slot and its decoder. Raises what the family raises."""
+    @property
+    def grid(self) -> GridDecoder:
+        """Its decoder; once admitted."""
+        assert self._grid is not None
+        return self._grid
+
+    @property
+    def generating(self) -> bool:
+        """Whether it still steps; when not, what it has made is being decoded."""
+        return self._finishing is None
+
+    def admit(self, worker: Worker) -> None:
+        """Gives the job its slot and its decoder, which `worker` may run. Raises what the family raises."""
         self._started = time.perf_counter()
         self.model.admit(self.job)
-        self.admitted = True
+        self._in_model = True
         decoder = self.family.open_decoder(self.job)
         self._teller = decoder if isinstance(decoder, TextDecoder) else None
-        self.grid = GridDecoder(decoder, (1,) if self._teller else self.family.chunk_sizes())
+        self._grid = GridDecoder(decoder, (1,) if self._teller else self.family.chunk_sizes(), worker)
 
     def accept(self, out: StepOut) -> None:
         """Takes one step's result: frames are judged, released to the decoder or held, and the job may end."""
@@ -122,9 +134,16 @@ class Entry:
         if self.grid.is_joint:
             self.grid.add(frames)  # the engine decodes them with those of other jobs
             return
-        for samples in self.grid.push(frames):
+        self.grid.push(frames)
+        self.collect()
+
+    def collect(self) -> None:
+        """Hands out what has been decoded by now; the end of a job whose last samples these are."""
+        for samples in self.grid.ready():
             self._hand_out(samples)
         self._tell()
+        if self._finishing is not None and self.grid.is_idle:
+            self._end(self._done(self._finishing))
 
     def _tell(self) -> None:
         """Hands out words, if the job answers in words and has new ones."""
@@ -191,10 +210,10 @@ class Entry:
             return
         if self._hold_all:
             self._decode(self.job.frames)
-        for samples in self.grid.finish():
-            self._hand_out(samples)
-        self._tell()
-        self._end(self._done(reason))
+        self.grid.finish()
+        self._finishing = reason
+        self._leave_model()
+        self.collect()
 
     def _done(self, reason: FinishReason) -> Done:
         now = time.perf_counter()
@@ -213,10 +232,15 @@ class Entry:
         assert not self.ended, f"job {self.job.id} ended twice"
         self.ended = True
         self.job.outcome = event
-        if self.admitted:
-            self.admitted = False
-            self.model.release(self.job)
+        self._leave_model()
+        if self._grid:
+            self._grid.drop()
         self._emit(event)
+
+    def _leave_model(self) -> None:
+        if self._in_model:
+            self._in_model = False
+            self.model.release(self.job)
 
     def _emit(self, event: Event) -> None:
         self._sink(event)

@@ -25,6 +25,10 @@ class Schedulable(Protocol):
     def memory(self) -> int:
         """Worst case in bytes."""
 
+    @property
+    def generating(self) -> bool:
+        """Whether it still has steps to make."""
+
     def blocked(self) -> bool:
         """Whether it must wait for another job before it can be admitted."""
 
@@ -72,9 +76,9 @@ class Scheduler(Generic[E]):
         return None
 
     def plan(self, key: Callable[[E], Hashable], max_batch: Callable[[E], int]) -> Sequence[E]:
-        """The entries that step now, all of one key; empty when nothing runs."""
+        """The entries that step now, all of one key; empty when none has a step to make."""
         groups: dict[Hashable, list[E]] = {}
-        for entry in self.running:
+        for entry in (entry for entry in self.running if entry.generating):
             groups.setdefault(key(entry), []).append(entry)
         if not groups:
             return ()

@@ -48,6 +48,11 @@ class HalfLinear(nn.Module):
         self.in_features = num_in
         self.out_features = num_out
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that a product reads."""
+        return 2 * self.in_features * self.out_features
+
     def forward(self, x: Tensor) -> Tensor:
         """x float32 [..., in] → [..., out]."""
         return self.matrix(x)

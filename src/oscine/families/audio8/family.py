@@ -28,7 +28,7 @@ from oscine.text.budget import max_seconds
 from oscine.text.clean import clean_text, speakable
 from oscine.text.frontend import TextFrontend, get_frontend
 from oscine.text.split import plan_pieces
-from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, Voice
+from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, SideDecoder, Voice
 
 NAME = "audio8"
 
@@ -319,11 +319,12 @@ class _Reference:
         return self.speaker is None and self.transcript is None
 
 
-class Audio8Decoder:
+class Audio8Decoder(SideDecoder):
     """Frames of codes → samples, with the codec's state of one stream; the codec looks nowhere ahead."""
 
     def __init__(self, codec: Codec, device: torch.device) -> None:
         self._codec, self._device = codec, device
+        self.works_beside = device.type == "cpu"
         self._state = codec.open_stream()
 
     @torch.inference_mode()

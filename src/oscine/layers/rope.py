@@ -51,11 +51,15 @@ def turn_pairs(x: Tensor, turns: Tensor) -> Tensor:
 
     x [..., head, head_dim], turns complex64 [..., 1, head_dim / 2], a `rope_table` seen as complex numbers.
     """
-    pairs = torch.unflatten(x.float(), -1, (-1, 2))
+    wide = x if x.dtype == torch.float32 else x.float()
+    pairs = wide.view(*x.shape[:-1], -1, 2)
     if x.shape[-1] % VECTOR_LOOP == 0:
-        return torch.view_as_real(torch.view_as_complex(pairs) * turns).flatten(-2).to(x.dtype)
-    (a, b), cos, sin = pairs.unbind(-1), turns.real, turns.imag
-    return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
+        turned = torch.view_as_real(torch.view_as_complex(pairs) * turns)
+    else:
+        (a, b), cos, sin = pairs.unbind(-1), turns.real, turns.imag
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    turned = turned.view(x.shape)
+    return turned if x.dtype == torch.float32 else turned.to(x.dtype)
 
 
 def rotate_interleaved(x: Tensor, table: Tensor) -> Tensor:

@@ -113,8 +113,11 @@ class Snake(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState | None = None) -> Tensor:
         """x [batch, channel, time] → same shape."""
-        wave = torch.sin(self.alpha * x)
-        return torch.addcmul(x, wave * (1.0 / (self.alpha + 1e-9)), wave)
+        share = 1.0 / (self.alpha + 1e-9)
+        if torch.is_grad_enabled():
+            return torch.addcmul(x, torch.sin(self.alpha * x).square(), share)
+        wave = (self.alpha * x).sin_()  # in place: fresh memory costs more than the arithmetic
+        return torch.addcmul(x, wave.mul_(wave), share)
 
 
 class ResidualUnit(nn.Module):

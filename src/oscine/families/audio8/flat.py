@@ -94,5 +94,5 @@ def flat_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None)
     rows, kv_heads = keys.shape[:2]
     if q.shape[0] > rows:
         return grouped_attention(torch.unflatten(q, 0, (rows, -1)), keys, values, mask).flatten(0, 1)
-    stacked = torch.unflatten(q, 1, (kv_heads, -1))
+    stacked = q.view(rows, kv_heads, -1, q.shape[-1])
     return F.scaled_dot_product_attention(stacked, keys, values, attn_mask=mask).flatten(1)

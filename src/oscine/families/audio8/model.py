@@ -31,7 +31,7 @@ from oscine.families.audio8.flat import FlatBlock, Product, flat_attention, prod
 from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
 from oscine.layers.embedding import Embedding
 from oscine.layers.half import HalfLinear, half_matrix, hold_half
-from oscine.layers.norm import RMSNorm
+from oscine.layers.norm import RMSNorm, StepNorm
 
 Choose = Callable[[int, Tensor], Tensor]
 """(codebook i in 1..C-1, its logits float32 [row, N]) → ids int64 [row]."""
@@ -52,7 +52,7 @@ class HybridSlow(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class _StepParts:
-    """What a step runs through on a device: flat blocks (no slow ones for a hybrid) and the two heads.
+    """What a step runs through on a device: flat blocks (no slow ones for a hybrid), the two heads, the fast norm.
 
     `pair_mask` [1, 1, 2, 2] is causal, for the fast model's first two positions.
     """
@@ -62,6 +62,7 @@ class _StepParts:
     fast: list[FlatBlock]
     semantic: Product
     codes: Product
+    fast_norm: StepNorm
     pair_mask: Tensor
 
 
@@ -207,6 +208,7 @@ class DualAR(nn.Module):
                 fast=_flat_blocks(self.fast_layers),
                 semantic=self._semantic_product(),
                 codes=product_of(self.fast_output),
+                fast_norm=StepNorm.of(self.fast_norm.weight, self.fast_norm.eps),
                 pair_mask=_causal_mask(2, self.fast_embeddings.weight),
             )
         return self._steps
@@ -268,11 +270,11 @@ class DualAR(nn.Module):
         start = torch.stack([projected, self.fast_embeddings(code0)], dim=1)  # [row, 2, fast_dim]
         sizes = list(parts or [rows])
         pieces = zip(torch.split(start, sizes), torch.split(memory, sizes, dim=1), strict=True)
-        first = [self._fast_pass(piece, piece_memory, 0) for piece, piece_memory in pieces]
+        first = [self._fast_pass(x.flatten(0, 1), own, 0).view_as(x)[:, 1] for x, own in pieces]
         ids = choose(1, self._fast_logits(torch.cat(first) if len(first) > 1 else first[0]))
         codes = [code0, ids]
         for index in range(2, config.num_codebooks):
-            hidden = self._fast_pass(self.fast_embeddings(ids)[:, None], memory, index)
+            hidden = self._fast_pass(self.fast_embeddings(ids), memory, index)
             ids = choose(index, self._fast_logits(hidden))
             codes.append(ids)
         return torch.stack(codes, dim=1)
@@ -302,14 +304,16 @@ class DualAR(nn.Module):
         return projected
 
     def _fast_logits(self, hidden: Tensor) -> Tensor:
-        return self._step_parts().codes(self.fast_norm(hidden)).float()
+        parts = self._step_parts()
+        logits = parts.codes(parts.fast_norm(hidden))
+        return logits if logits.dtype == torch.float32 else logits.float()
 
     def _fast_pass(self, x: Tensor, memory: Tensor, position: int) -> Tensor:
-        """Runs x [row, time, fast_dim] at positions `position`.. on the frame's memory → [row, fast_dim], the last.
+        """Runs x [row * time, fast_dim] at positions `position`.. on the frame's memory → same shape.
 
         memory [layer, row, 2 * kv_head, C, head_dim]; at position 0 time is 2, else 1.
         """
-        rows, time = x.shape[:2]
+        rows, time = memory.shape[1], 1 if position else 2
         end = position + time
         parts = self._step_parts()
         turns = self.fast_rope.turns_on(x.device).narrow(0, position, time)
@@ -318,14 +322,14 @@ class DualAR(nn.Module):
 
         def attend(layer: int, q: Tensor, kv: Tensor) -> Tensor:
             own = memory[layer]
-            own.narrow(2, position, time).copy_(torch.unflatten(kv, 0, (rows, time)).transpose(1, 2))
+            new = kv.unsqueeze(2) if time == 1 else torch.unflatten(kv, 0, (rows, time)).transpose(1, 2)
+            own.narrow(2, position, time).copy_(new)
             keys, values = own.narrow(2, 0, end).chunk(2, dim=1)
             return flat_attention(q, keys, values, mask)
 
-        flat = x.flatten(0, 1)
         for layer, block in enumerate(parts.fast):
-            flat = block(flat, turns, attend, layer)
-        return flat.view_as(x)[:, -1]
+            x = block(x, turns, attend, layer)
+        return x
 
 
 def _causal_mask(length: int, like: Tensor) -> Tensor:

@@ -41,7 +41,8 @@ class Ranking:
 
 def rank(logits: Tensor, count: int | None = None) -> Ranking:
     """The best `count` ids of logits [row, id] (None: all)."""
-    logits = logits.float()
+    if logits.dtype != torch.float32:
+        logits = logits.float()
     size = logits.shape[-1]
     kept = size if count is None else min(count, size)
     if kept == size or size <= SORTED_WHOLE:
@@ -119,9 +120,10 @@ def pick(ranking: Ranking, uniform: Tensor, cut: Cuts) -> Tensor:
 
     The cuts may go on behind the last rank of the ranking.
     """
-    removed = ranking.cumulative > cut.limit.narrow(-1, 0, ranking.order.shape[-1])
+    count = ranking.order.shape[-1]
+    removed = ranking.cumulative > (cut.limit if cut.count == count else cut.limit.narrow(-1, 0, count))
     left = ranking.scores.masked_fill(removed, float("-inf")) / cut.temperature
-    return ranking.order.gather(-1, race(left, uniform.gather(-1, ranking.order))[:, None]).squeeze(-1)
+    return ranking.order.gather(-1, race(left, uniform.gather(-1, ranking.order)).unsqueeze(1)).squeeze(1)
 
 
 def draw_semantic(

@@ -7,6 +7,7 @@ Knows jobs, frames and samples; knows no text, no family and no HTTP.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import queue
 import threading
@@ -71,6 +72,7 @@ class Engine:
         self._decoding = ThreadPoolExecutor(max_workers=1, thread_name_prefix="oscine-decode")
         self._thread = threading.Thread(target=self._run, name="oscine-engine", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # a thread that torch runs in must not be cut off by the end of the process
 
     # --- any thread ---
 
@@ -131,6 +133,7 @@ class Engine:
             self._closing = True
             self._abort = self._abort or not drain
         self._inbox.put(None)
+        atexit.unregister(self.close)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
@@ -161,7 +164,10 @@ class Engine:
         return self._decode_beside if (has_spare_core() if beside is None else beside) else at_once
 
     def _decode_beside(self, work: Callable[[], Samples]) -> Future[Samples]:
-        future = self._decoding.submit(work)
+        try:
+            future = self._decoding.submit(work)
+        except RuntimeError:  # the interpreter is ending and takes no more work
+            return at_once(work)
         future.add_done_callback(lambda _: self._inbox.put(None))  # wakes an engine that only waits for this
         return future
 

@@ -13,7 +13,7 @@ FROM python:3.11-slim
 RUN useradd --create-home --uid 10001 oscine && mkdir /data && chown oscine /data
 COPY --from=build /opt/oscine /opt/oscine
 ENV PATH=/opt/oscine/bin:$PATH OSCINE_HOME=/data HF_HOME=/data/hub
-USER oscine
+USER 10001
 VOLUME /data
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=120s \

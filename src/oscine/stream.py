@@ -42,7 +42,10 @@ PROGRESS_S = 0.25
 """How often a request that gives no audio is looked at to tell how far it is."""
 
 PIECES_AHEAD = 4
-"""Pieces of one request in the engine at a time: enough to batch, few enough to bound memory."""
+"""Pieces of one request in the engine at a time: enough to batch, few enough to bound memory.
+
+A model that streams works on the first one alone until that is heard: a long text is heard as soon as a short one.
+"""
 
 SEVERITY: tuple[FinishReason, ...] = ("stop", "length", "silence", "loop", "cancelled")
 """From best to worst; a request's finish reason is the worst of its pieces'."""
@@ -59,7 +62,7 @@ class SpeechStream:
         self.sample_rate = family.capabilities.sample_rate
         self._family, self._engine = family, engine
         self._on_progress = on_progress
-        self._told = 0.0
+        self._told = self._furthest = 0.0
         self._queues: list[queue.SimpleQueue[Event]] = [queue.SimpleQueue() for _ in plan.jobs]
         self._submitted = 0
         self._cancelled = threading.Event()
@@ -71,7 +74,7 @@ class SpeechStream:
         self._total_s = 0.0
         self._num_samples = 0
         engine.check_fits(plan.jobs)  # refused here, before anything is heard, or not at all
-        self._submit_ahead(0)
+        self._submit(1 if family.capabilities.streaming else PIECES_AHEAD)
         self._chunks = self._generate()
 
     def __iter__(self) -> Iterator[AudioChunk]:
@@ -120,9 +123,18 @@ class SpeechStream:
 
     @property
     def progress(self) -> float:
-        """Share of the request that is done, 0 to 1: its pieces, and of the current one its steps where it has any."""
+        """Share of the request that is done, 0 to 1, at the least; it never falls.
+
+        Its pieces, and of the current one its steps where their number is known, else its frames of the most it may
+        have.
+        """
         ended, count = len(self._reports), len(self.plan.jobs)
-        return (ended + min(self.plan.jobs[ended].progress, 1.0)) / count if ended < count else 1.0
+        share = 1.0
+        if ended < count:
+            job = self.plan.jobs[ended]
+            share = (ended + min(max(job.progress, len(job.frames) / job.max_frames), 1.0)) / count
+        self._furthest = max(self._furthest, share)  # a piece that is tried again goes back
+        return self._furthest
 
     @property
     def num_frames(self) -> int:
@@ -157,17 +169,18 @@ class SpeechStream:
         tokens = self.plan.input_tokens
         return {"input_tokens": tokens, "output_tokens": frames, "total_tokens": tokens + frames}
 
-    def _submit_ahead(self, current: int) -> None:
-        until = min(current + PIECES_AHEAD, len(self.plan.jobs))
+    def _submit(self, until: int) -> None:
+        until = min(until, len(self.plan.jobs))
         if until > self._submitted:
             jobs = [(self.plan.jobs[i], self._queues[i].put) for i in range(self._submitted, until)]
-            self._engine.submit(self._family, jobs, admitted=current > 0)
+            self._engine.submit(self._family, jobs, admitted=self._submitted > 0)
             self._submitted = until
 
     def _generate(self) -> Generator[AudioChunk | TextChunk, None, None]:
         try:
             for number, job in enumerate(self.plan.jobs):
-                self._submit_ahead(number)
+                if number:
+                    self._submit(number + PIECES_AHEAD)
                 yield from self._piece(number, job)
                 if self._cancelled.is_set():
                     return
@@ -197,6 +210,7 @@ class SpeechStream:
         begin = self._num_samples
         while isinstance(event := self._next_event(number), AudioChunk | TextChunk):
             if isinstance(event, AudioChunk):
+                self._submit(number + PIECES_AHEAD)
                 yield from self._ready(self._joiner.push(event.samples))
             elif not self._cancelled.is_set():
                 yield event

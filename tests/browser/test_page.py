@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import shutil
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import soundfile as sf
 
@@ -74,7 +76,7 @@ def status(page: Any, text: str) -> None:
     page.wait_for_function("text => document.querySelector('#status').value === text", arg=text)
 
 
-def test_type_hear_see_and_download(page: Any, tmp_path: Path) -> None:
+def test_type_hear_see_and_download(page: Any, url: str, tmp_path: Path) -> None:
     fill_options(page, seed=7, max_new_tokens=24)
     page.fill("#text", "Hello world.")
     page.click("#start")
@@ -92,6 +94,9 @@ def test_type_hear_see_and_download(page: Any, tmp_path: Path) -> None:
     assert "First audio" in facts
     assert "Real-time factor" in facts
     assert "Seed\n7" in facts
+    fields = {"model": "tts-1", "input": "Hello world.", "seed": 7, "max_new_tokens": 24, "stream": False}
+    reason = httpx.post(f"{url}/v1/audio/speech", json=fields, timeout=60).headers["x-finish-reason"]
+    assert ("Ended" in facts) == (reason != "stop")
     for canvas in ("#waveform", "#spectrogram"):
         script = "e => new Set(e.getContext('2d').getImageData(0, 0, e.width, e.height).data).size"
         assert page.eval_on_selector(canvas, script) > 2, f"{canvas} is empty"
@@ -223,3 +228,33 @@ def test_the_other_tasks_follow_the_capability_record(page: Any, tasks_url: str)
     page.click("#start")
     page.wait_for_selector("#answer", state="attached")
     page.wait_for_function("() => document.querySelector('#facts').innerText.startsWith('Time')")
+    page.select_option("#task", "ask")
+    page.fill("#text", "What is this?")
+    page.click("#start")
+    page.wait_for_function("() => document.querySelector('#facts').innerText.includes('Seed')")
+    status(page, "done")
+
+
+def test_a_spoken_answer_is_read_and_heard(page: Any, tasks_url: str) -> None:
+    """A miniature model has nothing to say, so that the answer is a staged one."""
+    asked: list[Any] = []
+    audio = {"data": base64.b64encode(reference_wav()).decode(), "transcript": "A tone."}
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(json={"choices": [{"message": {"audio": audio}}]})
+
+    page.goto(tasks_url)
+    page.wait_for_selector("#option-num_steps", state="attached")
+    page.select_option("#model", "audex")
+    page.wait_for_selector("#option-temperature", state="attached")
+    page.route("**/v1/chat/completions", answer)
+    page.select_option("#task", "converse")
+    page.set_input_files("#recording", {"name": "a.wav", "mimeType": "audio/wav", "buffer": reference_wav()})
+    page.click("#start")
+    status(page, "done")
+    assert page.inner_text("#answer") == "A tone."
+    page.wait_for_function("() => Math.abs(document.querySelector('#again').duration - 1) < 0.1")
+    (body,) = asked
+    assert body["modalities"] == ["text", "audio"]
+    assert [part["type"] for part in body["messages"][0]["content"]] == ["input_audio"]

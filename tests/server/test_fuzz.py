@@ -26,6 +26,7 @@ OPERATIONS = [
     ("/v1/audio/voices", "GET"),
     ("/v1/audio/voices/{voice_id}", "DELETE"),
     ("/v1/audio/generations", "POST"),
+    ("/v1/audio/edits", "POST"),
     ("/v1/chat/completions", "POST"),
     ("/v1/models/{model}", "GET"),
 ]

@@ -37,7 +37,7 @@ ROUNDS = 6
 CLIENTS = 8
 TEXTS = [f"Text number {number}." for number in range(6)]
 FIELDS = {"model": MODEL, "max_new_tokens": 10, "response_format": "pcm", "sample_rate": 44100}
-MODES = ("raw", "sse", "whole", "socket")
+MODES = ("raw", "sse", "whole", "batch", "socket")
 OURS = (Entry, AudioRun, Delivery, SpeechStream, SpeechSession)
 """What belongs to one request; idle threads may hold on to the last few they worked on."""
 FEW = 2 * CLIENTS
@@ -92,10 +92,23 @@ def over_socket(url: str, fields: dict[str, Any]) -> Iterator[bytes]:
                 assert event.get("error") is None, event
 
 
+def as_batch(url: str, fields: dict[str, Any]) -> Iterator[bytes]:
+    """The text twice in one batch, whose audio comes whole."""
+    settings = {name: value for name, value in fields.items() if name != "input"}
+    items = [{"input": fields["input"]}] * 2
+    with httpx.Client(**LIGHT) as client:
+        answer = client.post(f"{url}{SPEECH}/batch", json=settings | {"items": items}).json()
+    first, second = (base64.b64decode(result["audio_data"]) for result in answer["results"])
+    assert first == second
+    yield first
+
+
 def ask(url: str, mode: str, fields: dict[str, Any]) -> Iterator[bytes]:
     """The PCM of one request as it comes, over one of the ways there are."""
     if mode == "sse":
         return as_events(url, fields)
+    if mode == "batch":
+        return as_batch(url, fields)
     if mode == "socket":
         return over_socket(url, fields)
     return over_http(url, fields | ({"stream": False} if mode == "whole" else {}))
@@ -110,8 +123,11 @@ def storm(url: str, expected: Sequence[bytes], count: int, seed: int, modes: Seq
         fields: dict[str, Any] = FIELDS | {"input": TEXTS[which], "seed": which}
         leaves = draw.random() < 1 / 3
         if leaves and draw.random() < 1 / 3:
+            path, sent = SPEECH, fields
+            if mode == "batch":
+                path, sent = f"{SPEECH}/batch", FIELDS | {"items": [{"input": text} for text in TEXTS[:3]]}
             with suppress(httpx.ReadTimeout), httpx.Client(**LIGHT) as client:
-                client.post(url + SPEECH, json=fields, timeout=httpx.Timeout(100, read=draw.random() / 20))
+                client.post(url + path, json=sent, timeout=httpx.Timeout(100, read=draw.random() / 20))
             return "left early"
         enough = draw.randrange(len(expected[which])) if leaves else None
         got = b""

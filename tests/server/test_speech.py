@@ -84,6 +84,14 @@ def test_every_format_and_mode_brings_the_same_speech(
         assert np.sqrt(np.mean(samples**2)) == pytest.approx(np.sqrt(np.mean(alone**2)), rel=0.1)
 
 
+def test_stream_is_ignored_beside_a_stream_format(client: httpx.Client) -> None:
+    raw = client.post(SPEECH, json=body(response_format="wav", stream_format="audio", stream=False))
+    assert "content-length" not in raw.headers
+    assert raw.content == client.post(SPEECH, json=body(response_format="wav", stream=True)).content
+    sse = client.post(SPEECH, json=body(response_format="wav", stream_format="sse", stream=False))
+    assert audio_of(sse) == raw.content
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_events_carry_the_very_bytes_of_the_raw_stream(client: httpx.Client, name: str) -> None:
     raw = client.post(SPEECH, json=body(response_format=name)).content

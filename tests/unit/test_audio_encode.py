@@ -119,6 +119,20 @@ def test_streamed_silence_as_mp3_keeps_its_first_frame() -> None:
     assert 24000 <= len(got) <= 24000 + 2400
 
 
+@pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac"])
+def test_what_is_pushed_can_be_heard_soon(name: str) -> None:
+    """Ogg pages of a second, which is the muxer's default, would keep a listener waiting."""
+    decode = pytest.importorskip("oscine.audio.pyav").decode
+    audio, step = voice(24000), 2400
+    encoder, data = open_encoder(name, 24000), b""
+    for end in range(step, len(audio), step):
+        data += encoder.push(audio[end - step : end])
+        if end > step:
+            samples, rate, _ = decode(io.BytesIO(data), max_seconds=None)
+            assert end / 24000 - len(samples) / rate < 0.2
+    encoder.finish()
+
+
 def test_wav_sizes_known_and_unknown() -> None:
     audio = voice(16000)
     with wave.open(io.BytesIO(encode("wav", audio, 16000))) as file:

@@ -11,7 +11,7 @@ import pytest
 from oscine.cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 RUN = [ROOT / "README.md", ROOT / "docs" / "quick_start.md"]
 
 

@@ -8,6 +8,54 @@ from oscine.text.english.scripts import check_script
 from oscine.text.frontend import get_frontend
 
 READINGS = {
+    "stops before numbers": r"""
+He said no. 3 people left               | He said no. three people left
+I told him no. 5 was enough.            | I told him no. five was enough.
+The answer is no. 5 people objected.    | The answer is no. five people objected.
+No. 3 people left.                      | No. three people left.
+Flight no. 3, No. 5, she is no. 1       | Flight number three, Number five, she is number one
+The no. 1 reason, problem no. 2 of 5    | The number one reason, problem number two of five
+FLIGHT NO. 3                            | flight number three
+He is still no. 1, no. 2 men's seed     | He is still number one, number two men's seed
+Wait a sec. 3 more are coming.          | Wait a sec. three more are coming.
+See sec. 3 and fig. 2.                  | See section three and figure two.
+She likes modern art. 3 people agreed.  | She likes modern art. three people agreed.
+See art. 5 of the treaty.               | See article five of the treaty.
+He has a PhD. 3 friends came.           | He has a P H D. three friends came.
+They ate cake etc. 5 hours later.       | They ate cake etcetera. five hours later.
+He works at Acme Inc. 3 people left.    | He works at Acme Incorporated. three people left.
+""",
+    "all in capitals": r"""
+IN THE US                               | in the U S
+THE US AND THE UK                       | the U S and the U K
+US PRESIDENT IN LA                      | U S president in L A
+HELP US, US AND THEM                    | help us, us and them
+TELL US MORE                            | tell us more
+IT IS WHAT IT IS                        | it is what it is
+CALL THE IT DEPARTMENT                  | call the I T department
+WE LED THE WAY                          | we led the way
+THE LED LIGHTS ARE ON                   | the L E D lights are on
+UPS AND DOWNS                           | ups and downs
+JOHN AND MARY WENT HOME                 | john and mary went home
+HER PC DIED                             | her P C died
+IRS TAX TIPS                            | I R S tax tips
+BMW CARS                                | B M W cars
+POP STAR, ICE AGE                       | pop star, ice age
+IT'S OVER                               | it's over
+THIS IS A TEST                          | this is a test
+VITAMIN A IS GOOD, PLAN A WORKS         | vitamin A is good, plan A works
+MY AI FRIEND SHOWS AN ID                | my A I friend shows an I D
+HTTP API                                | H T T P A P I
+""",
+    "capitals in other text": r"""
+The song IT IS OVER is good.            | The song it is over is good.
+The sign says DO NOT ENTER, KEEP OUT.   | The sign says do not enter, keep out.
+She said I AM FINE.                     | She said I am fine.
+He works for the FBI AND CIA.           | He works for the F B I and C I A.
+Use HTML, CSS AND PHP.                  | Use H T M L, C S S and P H P.
+The CEO of GE AND the CFO of HP left.   | The C E O of G E and the C F O of H P left.
+He is in the US.                        | He is in the U S.
+""",
     "dates": r"""
 2024/07/04                              | July fourth, twenty twenty four
 07-04-2024                              | July fourth, twenty twenty four

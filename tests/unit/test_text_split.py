@@ -41,7 +41,13 @@ WORDS = [
     "it's",
     "well-known;",
     "No.",
+    "no.",
+    "sec.",
+    "said",
     "7",
+    "people",
+    "of",
+    "them",
     "wait...",
     "Yes!",
     "1,234.5",
@@ -71,6 +77,9 @@ ONE_SENTENCE = [
     "1. First do this",
     "He works at Foo Inc. as a cook.",
     "It was Jan. 5 when he left.",
+    "On Jan. 3 people gathered.",
+    "Flight no. 3 is late and she is no. 1 in the world.",
+    "See art. 5, sec. 3 and Apt. 12.",
 ]
 MORE_SENTENCES = [
     ("One. Two! Three?", ["One.", "Two!", "Three?"]),
@@ -84,6 +93,12 @@ MORE_SENTENCES = [
     ("No stop here\n\nNew paragraph", ["No stop here", "New paragraph"]),
     ("It is 5. Six follow.", ["It is 5.", "Six follow."]),
     ("مرحبا؟ نعم.", ["مرحبا؟", "نعم."]),
+    ("He said no. 3 people left.", ["He said no.", "3 people left."]),
+    ("I said no. 10 was too many.", ["I said no.", "10 was too many."]),
+    ("Wait a sec. 3 more are coming.", ["Wait a sec.", "3 more are coming."]),
+    ("She likes modern art. 3 of us do not.", ["She likes modern art.", "3 of us do not."]),
+    ("We sat in the sun. 5 of us burned.", ["We sat in the sun.", "5 of us burned."]),
+    ("He left at 5 p.m. 3 people stayed.", ["He left at 5 p.m.", "3 people stayed."]),
 ]
 
 
@@ -115,6 +130,11 @@ def test_a_stream_hands_a_sentence_out_before_the_next_is_complete() -> None:
     assert stream.push("are you") == []
     assert stream.flush() == ["How are you"]
     assert stream.flush() == []
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_plain_text_weighs_what_its_characters_do(text: str) -> None:
+    assert speech_weight(text) == speech_weight(text + "ä") - 1 == len(text)
 
 
 @given(TEXTS, st.integers(12, 120))

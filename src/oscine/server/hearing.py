@@ -15,7 +15,8 @@ class TranscriptionForm(Tuning):
     """Multipart form of `POST /v1/audio/transcriptions`, beside its `file`."""
 
     model: str = Field(description="id of a served model that hears")
-    response_format: Literal["json", "text"] = Field(default="json", description="of the answer")
+    response_format: Literal["json", "text"] = Field(default="json", description="of the answer, unless streamed")
+    stream: bool | None = Field(default=None, description="the words as events, as they come")
 
 
 class InputAudio(BaseModel):

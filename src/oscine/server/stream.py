@@ -19,6 +19,7 @@ from oscine.errors import Cancelled
 from oscine.server.metrics import Playback
 from oscine.server.schemas import OutputSettings
 from oscine.server.state import ServerState
+from oscine.server.waiting import Pulled
 
 if TYPE_CHECKING:
     from oscine.api import Model
@@ -122,9 +123,8 @@ class Delivery:
         self._ttfa_s: float | None = None
         self._audio_s = 0.0
         self._num_frames = 0
-        self._pending: asyncio.Task[Part | None] | None = None
-        self._due = 0.0
         self.run: AudioRun
+        self._parts: Pulled[Part | None]
 
     def admit(self) -> None:
         """Counts as one of the requests being served until closed. Raises QueueFull."""
@@ -137,8 +137,9 @@ class Delivery:
         model = await self._state.in_thread(self._open.enter_context, self._state.models.use(model_id))
         self.run = await self._state.in_thread(make, model)
         self._open.callback(self.run.cancel)
+        self._parts = Pulled(self._state, self.run.pull)
+        self._open.callback(self._parts.close)
         self.facts["seed"] = self.run.stream.seed
-        self._due = time.monotonic() + self._state.settings.progress_s
 
     def watch(self, receive: Receive) -> None:
         """Cancels the run when the client leaves."""
@@ -154,16 +155,14 @@ class Delivery:
 
         Unless `patient` also once there is progress to tell, after which a failure can no longer be a refusal.
         """
-        if await self._within(None if patient else self._due - time.monotonic()):
-            assert self._pending is not None
-            self._pending.result()
+        if patient:
+            await self._parts.arrives()
+        else:
+            await self._parts.arrives_in_time()
 
     async def pull(self) -> bytes | None:
         """The next bytes, None after the last."""
-        await self._within(None)
-        assert self._pending is not None
-        pending, self._pending = self._pending, None
-        part = pending.result()
+        part = await self._parts.take()
         if part is None:
             self._succeed(streamed=True)
             return None
@@ -172,8 +171,8 @@ class Delivery:
 
     async def pull_or_progress(self) -> bytes | Progress | None:
         """As `pull`, but when nothing comes for `progress_s`, how far the run is."""
-        ready = await self._within(self._due - time.monotonic())
-        self._due = time.monotonic() + self._state.settings.progress_s
+        ready = await self._parts.arrives_in_time()
+        self._parts.told()
         return await self.pull() if ready else self.progress
 
     async def pull_whole(self) -> bytes:
@@ -196,17 +195,7 @@ class Delivery:
 
     def close(self) -> None:
         """Cancels what still runs and lets the model go. Idempotent."""
-        if self._pending is not None:
-            self._pending.add_done_callback(_forget)
-            self._pending = None
         self._open.close()
-
-    async def _within(self, seconds: float | None) -> bool:
-        """Whether the next bytes, or what comes in their place, are there in time; None waits for them."""
-        if self._pending is None:
-            self._pending = asyncio.create_task(self._state.in_thread(self.run.pull))
-        done, _ = await asyncio.wait([self._pending], timeout=None if seconds is None else max(seconds, 0.0))
-        return bool(done)
 
     def _count_frames(self) -> None:
         num_frames = self.run.stream.num_frames
@@ -239,12 +228,6 @@ class Delivery:
             underrun_s=self._playback.underrun_s if streamed else None,
             usage=stream.usage,
         )
-
-
-def _forget(task: asyncio.Task[Part | None]) -> None:
-    """Takes note of how a task ended, so that nobody misses it."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def when_gone(receive: Receive, act: Callable[[], None]) -> None:

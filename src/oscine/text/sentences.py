@@ -15,6 +15,8 @@ _CLOSERS = "\"'”’)\\]}»」』）》】〉"
 _END = re.compile(
     rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s)|(?<![。！？｡])[。！？｡]++[{_CLOSERS}]*+(?!$)|(?<![।۔؟])[।۔؟]++[{_CLOSERS}]*+(?=\s)"
 )
+_WORD_SETTLED = re.compile(r"\s+\S+\s")
+_NUMBER_SETTLED = re.compile(r"\s+\S+\s+\S+\s+\S+\s")  # a number and what it counts, see `_COUNT`
 _CONTEXT = 64  # characters before and after a stop that are looked at
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _LAST_WORD = re.compile(r"(?:^|[\s(\[{\"'“‘«—–])([^\s(\[{\"'“‘«—–]*)$")
@@ -29,9 +31,23 @@ _NEVER_END = word_set(
 )
 _BEFORE_NUMBER = word_set(
     """
-    no nos p pp vol ch sec fig art jan feb mar apr jun jul aug sep sept oct nov dec n bd
+    no nos p pp vol ch sec fig art apt ste rm ext jan feb mar apr jun jul aug sep sept oct nov dec n bd
     """
 )
+_MONTHS = word_set("jan feb mar apr jun jul aug sep sept oct nov dec")  # the number is the day
+_COUNT = re.compile(
+    r"\s*\d+(?:,\d{3})*\s+(?:people|men|women|children|kids|boys|girls|guys|friends|students|others?|more|"
+    r"of (?:them|us|you|these|those)|seconds?|minutes?|hours?|days?|weeks?|months?|years?|times|dollars|"
+    r"percent)\b(?!['’])"
+)
+_PLAIN_NO = re.compile(
+    r"\b(?:(?:say|says|said|saying|answers?|answered|reply|replied|repl(?:y|ies) with|shouted|shouts|yelled|whispered|"
+    r"voted|means?|meant|oh|ah|hell|yes or|yes and|(?:told|tells|tell) \w+|"
+    r"(?:answer|vote|verdict|reply|response) (?:is|was)|a (?:firm|flat|clear|big|hard|simple|resounding)),?\s+)no$",
+    re.IGNORECASE,
+)
+_PLAIN_SEC = re.compile(r"\b(?:a|one|half a|this|per|every|last) (?:sec|fig)$", re.IGNORECASE)
+_PLAIN_ART = re.compile(r"\b(?!(?:see|under|in|of|per|to|with|by|and|or|cf\.?|also) )[a-z]+ art$")
 _END_BEFORE_CAPITAL = word_set(
     """
     etc inc ltd co corp llc plc jr sr esq bros al ave blvd rd dept est a.m p.m am pm jan feb mar apr jun
@@ -47,6 +63,23 @@ SENTENCE_STARTERS = word_set(
     meanwhile now today yesterday
     """
 )
+
+
+def begins_a_count(following: str) -> bool:
+    """Whether the text begins with a number of people or things: `3 people left`, but not `3 is late`."""
+    return _COUNT.match(following) is not None
+
+
+def is_word_before_number(before: str, following: str) -> bool:
+    """Whether what `before` ends with is a word and no abbreviation of the number that `following` begins with.
+
+    `He said no. 3 people left` against `flight no. 3`: by what is said before it, or because the number counts
+    something.
+    """
+    if begins_a_count(following):
+        return True
+    before = before[-_CONTEXT:]
+    return any(pattern.search(before) for pattern in (_PLAIN_NO, _PLAIN_SEC, _PLAIN_ART))
 
 
 def sentences(text: str) -> list[str]:
@@ -91,19 +124,19 @@ def _ends(sentence: str, stop: str, following: str) -> bool:
         return stop[0] in "!?" and stop[-1] in "!?"
     if stop[0] in "!?" or not stop.startswith(".") or stop.startswith(".."):
         return True
-    return _full_stop_ends(sentence, stop, after)
+    return _full_stop_ends(sentence, stop, after, following)
 
 
-def _full_stop_ends(sentence: str, stop: str, after: str) -> bool:
+def _full_stop_ends(sentence: str, stop: str, after: str, following: str) -> bool:
     before = sentence[: len(sentence) - len(stop)]
     found = _LAST_WORD.search(before)
     last = found.group(1) if found else before
     key = last.lower()
     if last == before.strip() and (last.isdigit() or re.fullmatch(r"[A-Za-z]|[ivxIVX]+", last)):
         return False  # the number of a list item
+    if after[0].isdigit() and (key in _BEFORE_NUMBER or key in _END_BEFORE_CAPITAL):
+        return key not in _MONTHS and is_word_before_number(before, following)
     if key in _NEVER_END:
-        return False
-    if after[0].isdigit() and key in _BEFORE_NUMBER:
         return False
     if key in _END_BEFORE_CAPITAL:
         return after[0].isupper() or not after[0].isalnum() or after.lower() in SENTENCE_STARTERS
@@ -164,4 +197,5 @@ def _settled(stop: str, following: str) -> bool:
     """Whether more text after `following` cannot change if `stop` ends a sentence."""
     if stop[0] in "。！？｡":
         return following != ""
-    return re.match(r"\s+\S+\s", following) is not None or len(following) > _CONTEXT
+    needed = _NUMBER_SETTLED if re.match(r"\s+\d", following) else _WORD_SETTLED
+    return needed.match(following) is not None or len(following) > _CONTEXT

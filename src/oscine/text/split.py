@@ -39,6 +39,8 @@ class _Unit:
 
 def speech_weight(text: str) -> float:
     """Returns how long a text is to say, in Latin letters: 1 a character, 3 an ideograph, 2 a kana."""
+    if text.isascii():
+        return float(len(text))
     return sum(_WEIGHTS.get(script_of(char), 1.0) for char in text)
 
 
@@ -74,7 +76,7 @@ def _word_units(word: str, limit: int) -> list[_Unit]:
     """The word as one unit; unspaced scripts and giant words are cut wherever they may be."""
     rank = _CLAUSE if _CLAUSE_END.search(word) else _WORD
     weight = speech_weight(word)
-    if weight <= limit and not any(is_unspaced(char) for char in word):
+    if weight <= limit and (word.isascii() or not any(is_unspaced(char) for char in word)):
         return [_Unit(text=word, weight=weight, rank=rank, gap=" ")]
     parts: list[str] = []
     used = 0.0

@@ -22,7 +22,7 @@ from oscine.server.hearing import ChatBody, TranscriptionForm
 from oscine.server.parsing import BodyRoute
 from oscine.server.schemas import VoiceId
 from oscine.server.state import ServerState
-from oscine.server.telling import finish_of, start, tell, usage_of
+from oscine.server.telling import ChatWording, TranscriptWording, finish_of, start, tell, usage_of
 from oscine.server.voices import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.types import Capabilities
 from oscine.types import Request as Wanted
@@ -53,6 +53,8 @@ def answer_routes(state: ServerState) -> APIRouter:
             audio = read_audio(files["file"], max_seconds=state.settings.max_audio_s, param="file")
             return Wanted(task="transcribe", audio=audio, **form.options_for(capabilities))
 
+        if form.stream:
+            return await tell(state, request, state.models.resolve(form.model), wanted, TranscriptWording())
         result = await _answer(state, request, form.model, wanted)
         headers = {"X-Finish-Reason": result.finish_reason}
         if form.response_format == "text":
@@ -73,7 +75,7 @@ def answer_routes(state: ServerState) -> APIRouter:
 
         model = state.models.resolve(body.model)
         if body.stream:
-            return await tell(state, request, model, wanted, include_usage=body.wants_usage)
+            return await tell(state, request, model, wanted, ChatWording(model, include_usage=body.wants_usage))
         result = await _answer(state, request, body.model, wanted)
         return await state.in_thread(lambda: json_response(_completion(body, model, result)))
 

@@ -57,7 +57,7 @@ export function postForm(path, fields, signal) {
 }
 
 // The events of a response as they arrive, parsed; an ApiError for the one that tells of a failure.
-async function* events(response) {
+export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -66,19 +66,39 @@ async function* events(response) {
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
-      const event = JSON.parse(block.slice("data: ".length));
-      if (event.type === "speech.audio.error") throw new ApiError(response.status, event.error);
+      const data = block.slice("data: ".length);
+      if (data === "[DONE]") continue;
+      const event = JSON.parse(data);
+      if (event.error) throw new ApiError(response.status, event.error);
       yield event;
     }
   }
 }
 
-// Float samples of a response of 16-bit mono PCM in events, as they arrive; `onProgress` gets the share that is done.
-export async function* pcmChunks(response, onProgress) {
+const BROKEN = "The connection broke off before the end.";
+
+// Words of a streamed transcript or chat, as they arrive; `onProgress` gets the share that is done.
+export async function* wordChunks(response, onProgress) {
+  let ended = false;
+  for await (const { type, delta, choices, progress } of events(response)) {
+    ended ||= type === "transcript.text.done" || Boolean(choices?.[0]?.finish_reason);
+    if (progress !== undefined) onProgress(progress);
+    const words = choices ? choices[0]?.delta.content : delta;
+    if (words) yield words;
+  }
+  if (!ended) throw new Error(BROKEN);
+}
+
+// Float samples of a response of 16-bit mono PCM in events, as they arrive; `onProgress` gets the share that is done,
+// `onEnd` the reason why it ended.
+export async function* pcmChunks(response, onProgress, onEnd) {
   let odd = "";
   let ended = false;
-  for await (const { type, audio, progress } of events(response)) {
-    ended ||= type === "speech.audio.done";
+  for await (const { type, audio, progress, finish_reason: reason } of events(response)) {
+    if (type === "speech.audio.done") {
+      ended = true;
+      onEnd(reason);
+    }
     if (progress !== undefined) onProgress(progress);
     if (!audio) continue;
     const bytes = odd + atob(audio);
@@ -89,5 +109,5 @@ export async function* pcmChunks(response, onProgress) {
     for (let i = 0; i < samples.length; i += 1) samples[i] = view.getInt16(2 * i, true) / 32768;
     if (samples.length) yield samples;
   }
-  if (!ended) throw new Error("The connection broke off before the end.");
+  if (!ended) throw new Error(BROKEN);
 }

@@ -1,6 +1,6 @@
 // The page: reads the form, asks the server, plays and shows what comes back.
 
-import { ApiError, call, getJson, pcmChunks, postForm, postJson, setKey } from "/static/api.js";
+import { ApiError, call, getJson, pcmChunks, postForm, postJson, setKey, wordChunks } from "/static/api.js";
 import { readOptions, readSlots, showOptions, showSlots } from "/static/fields.js";
 import { Player, wavBlob } from "/static/player.js";
 import { drawSpectrogram, drawWaveform } from "/static/plots.js";
@@ -13,6 +13,13 @@ const TASKS = {
   edit: ["Edit a recording", "Edit", "Instructions, if no edit is chosen"],
   transcribe: ["Write down a recording", "Transcribe", ""],
   ask: ["Ask about a recording", "Ask", "Question"],
+  converse: ["Answer spoken words", "Answer", ""],
+};
+const WITH_RECORDING = ["edit", "transcribe", "ask", "converse"];
+const ENDINGS = {
+  length: "cut at its longest length",
+  loop: "broken off: it went round in circles",
+  silence: "broken off: it fell silent",
 };
 
 let record = null; // the capability record of the chosen model
@@ -47,6 +54,7 @@ async function chooseModel() {
     showOptions(byId("options"), record.options);
     const tasks = record.tasks.filter((task) => task in TASKS);
     byId("task").replaceChildren(...tasks.map((task) => new Option(TASKS[task][0], task)));
+    byId("task-field").hidden = tasks.length < 2;
     byId("edit").replaceChildren(new Option("as the instructions say", ""));
     for (const edit of record.edits) byId("edit").add(new Option(`${edit.name}: ${edit.help}`, edit.name));
     byId("model-line").textContent = `${record.model}, ${record.sample_rate} Hz. Licence: ${record.licence}`;
@@ -77,9 +85,9 @@ async function send(signal) {
   const [model, task, text] = [byId("model").value, byId("task").value, byId("text").value];
   const fields = { model, ...readOptions(record.options) };
   const [file] = byId("recording").files;
-  if (["edit", "transcribe", "ask"].includes(task) && !file) throw new Error("Choose a recording first.");
-  if (task === "transcribe") return postForm("/v1/audio/transcriptions", { ...fields, file }, signal);
-  if (task === "ask") return postJson("/v1/chat/completions", { ...fields, messages: [await question(file, text)] }, signal);
+  if (WITH_RECORDING.includes(task) && !file) throw new Error("Choose a recording first.");
+  if (task === "transcribe") return postForm("/v1/audio/transcriptions", { ...fields, file, stream: true }, signal);
+  if (task === "ask" || task === "converse") return postJson("/v1/chat/completions", { ...fields, ...(await chat(file, task, text)) }, signal);
   const rate = Math.min(48000, record.sample_rate);
   const audio = { ...fields, response_format: "pcm", stream_format: "sse", sample_rate: rate };
   if (task === "edit") {
@@ -91,11 +99,14 @@ async function send(signal) {
   return postJson("/v1/audio/speech", { ...audio, input: text, voice: byId("voice").value, speed }, signal);
 }
 
-async function question(file, text) {
+// What a chat about a recording consists of: a question that is answered in words, or none for an answer in speech.
+async function chat(file, task, text) {
   let binary = "";
   for (const byte of new Uint8Array(await file.arrayBuffer())) binary += String.fromCharCode(byte);
-  const audio = { type: "input_audio", input_audio: { data: btoa(binary) } };
-  return { role: "user", content: [audio, { type: "text", text }] };
+  const heard = { type: "input_audio", input_audio: { data: btoa(binary) } };
+  const message = (content) => ({ messages: [{ role: "user", content }] });
+  if (task === "ask") return { ...message([heard, { type: "text", text }]), stream: true };
+  return { ...message([heard]), modalities: ["text", "audio"], audio: { format: "wav" } };
 }
 
 async function start(event) {
@@ -109,8 +120,10 @@ async function start(event) {
   const began = performance.now();
   try {
     const response = await send(mine.signal);
-    if (response.headers.get("Content-Type").startsWith("text/event-stream")) await listen(response, began, mine);
-    else showAnswer(await response.json(), began);
+    const streamed = response.headers.get("Content-Type").startsWith("text/event-stream");
+    if (!streamed) await showSpokenAnswer(await response.json(), began);
+    else if (response.headers.has("X-Sample-Rate")) await listen(response, began, mine);
+    else await read(response, began, mine);
     byId("status").value = "done";
   } catch (error) {
     byId("status").value = error.name === "AbortError" ? "cancelled" : "failed";
@@ -123,6 +136,10 @@ async function start(event) {
   }
 }
 
+const teller = (mine) => (share) => {
+  if (running === mine) byId("status").value = `working, ${Math.floor(100 * share)} %`;
+};
+
 // Plays and draws the audio of events and says how far it is, then shows the whole.
 async function listen(response, began, mine) {
   const rate = Number(response.headers.get("X-Sample-Rate"));
@@ -131,37 +148,59 @@ async function listen(response, began, mine) {
   mine.signal.addEventListener("abort", () => player.stop());
   byId("result").hidden = false;
   let first = null;
-  const tell = (share) => {
-    if (running === mine) byId("status").value = `working, ${Math.floor(100 * share)} %`;
-  };
-  for await (const samples of pcmChunks(response, tell)) {
+  let facts = {};
+  let reason = "stop";
+  for await (const samples of pcmChunks(response, teller(mine), (given) => (reason = given))) {
     first ??= performance.now() - began;
     player.push(samples);
     drawWaveform(byId("waveform"), player.peaks);
     const elapsed = (performance.now() - began) / 1000;
-    showFacts({
+    facts = {
       "First audio": `${Math.round(first)} ms`,
       Audio: `${player.seconds.toFixed(2)} s`,
       "Real-time factor": (elapsed / player.seconds).toFixed(2),
       Seed: seed,
-    });
+    };
+    showFacts(facts);
   }
+  if (reason in ENDINGS) showFacts({ ...facts, Ended: ENDINGS[reason] });
   const samples = player.samples();
   drawSpectrogram(byId("spectrogram"), samples);
-  const url = URL.createObjectURL(wavBlob(samples, rate));
+  offer(wavBlob(samples, rate));
+  byId("result").dataset.seconds = player.seconds;
+}
+
+// A recording to play again and to keep.
+function offer(blob) {
+  const url = URL.createObjectURL(blob);
   for (const [id, name] of [["download", "href"], ["again", "src"]]) {
     byId(id)[name] = url;
     byId(id).hidden = false;
   }
-  byId("result").dataset.seconds = player.seconds;
 }
 
-function showAnswer(body, began) {
-  byId("result").hidden = false;
-  byId("answer").hidden = false;
-  byId("answer").textContent = body.text ?? body.choices[0].message.content;
-  showFacts({ Time: `${((performance.now() - began) / 1000).toFixed(2)} s` });
+// Shows an answer in words while it comes.
+async function read(response, began, mine) {
+  showAnswer("");
+  for await (const words of wordChunks(response, teller(mine))) byId("answer").textContent += words;
+  showFacts({ Time: secondsSince(began), Seed: response.headers.get("X-Seed") });
 }
+
+async function showSpokenAnswer(body, began) {
+  const { transcript, data } = body.choices[0].message.audio;
+  showAnswer(transcript);
+  offer(new Blob([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], { type: "audio/wav" }));
+  showFacts({ Time: secondsSince(began) });
+  await byId("again").play();
+}
+
+function showAnswer(words) {
+  byId("result").hidden = byId("answer").hidden = false;
+  byId("answer").textContent = words;
+  for (const figure of document.querySelectorAll("figure")) figure.hidden = true;
+}
+
+const secondsSince = (began) => `${((performance.now() - began) / 1000).toFixed(2)} s`;
 
 function showFacts(facts) {
   byId("facts").replaceChildren(
@@ -179,6 +218,7 @@ function clearResult() {
   if (byId("again").src) URL.revokeObjectURL(byId("again").src);
   delete byId("result").dataset.seconds;
   byId("facts").replaceChildren();
+  for (const figure of document.querySelectorAll("figure")) figure.hidden = false;
   for (const id of ["waveform", "spectrogram"]) {
     const canvas = byId(id);
     canvas.getContext("2d").clearRect(0, 0, canvas.width, canvas.height);

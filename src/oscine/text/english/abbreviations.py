@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from oscine.text.english.places import kept_stop, say_places
-from oscine.text.sentences import SENTENCE_STARTERS
+from oscine.text.sentences import SENTENCE_STARTERS, begins_a_count, is_word_before_number
 
 _TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Mx": "Mix", "Dr": "Doctor", "Prof": "Professor",
@@ -43,9 +43,11 @@ _BEFORE_NUMBER = {
     "P": "Page", "Art": "Article", "art": "article", "Ver": "Version", "ver": "version", "Rm": "Room", "pt": "part",
     "Pt": "Part", "Bd": "Building", "Ext": "Extension", "ext": "extension", "Apt": "Apartment", "Ste": "Suite",
     "Bk": "Book", "Op": "Opus",
+    "NO": "NUMBER", "VOL": "VOLUME", "FIG": "FIGURE", "SEC": "SECTION", "APT": "APARTMENT",
 }  # fmt: skip
 _WORDS_TOO = frozenset(
     {"no", "nos", "Nos", "art", "Art", "sec", "pt", "P", "p", "Bd", "Ste", "No", "Bk"}
+    | {"NO", "VOL", "FIG", "SEC", "APT"}
 )  # need their dot
 _DOTTED = {
     "e.g": "for example", "i.e": "that is", "a.k.a": "A K A", "w.r.t": "with respect to", "n.b": "note", "q.v": "see",
@@ -81,7 +83,7 @@ def say_abbreviations(text: str) -> str:
     """Returns the text with abbreviations in words; a stop that also ends the sentence stays."""
     text = _LATIN.sub(_latin, text)
     text = _SLASHED.sub(lambda m: _SLANG[m[1]], text)
-    text = _NUMBERED.sub(lambda m: _BEFORE_NUMBER[m[1] or m[2] or m[3]] + " ", text)
+    text = _NUMBERED.sub(_numbered, text)
     text = _ROMAN_NUMBERED.sub(lambda m: _BEFORE_NUMBER[m[1]] + " ", text)
     text = _VERSUS.sub("versus", text)
     text = _FEATURING.sub(r"\1featuring", text)
@@ -92,6 +94,12 @@ def say_abbreviations(text: str) -> str:
     text = _WITHOUT_DOT.sub(lambda m: _NO_DOT[m[1]], text)
     text = _INITIALISM.sub(_initialism, text)
     return _INITIAL.sub(lambda m: m[0] if m[2].lower() in SENTENCE_STARTERS else m[1], text)
+
+
+def _numbered(match: re.Match[str]) -> str:
+    if match[1] and is_word_before_number(match.string[: match.end(1)], match.string[match.end() :]):
+        return match[0]
+    return _BEFORE_NUMBER[match[1] or match[2] or match[3]] + " "
 
 
 def _latin(match: re.Match[str]) -> str:
@@ -117,5 +125,6 @@ def _initialism(match: re.Match[str]) -> str:
     rest = match.string[match.end() :]
     following = re.match(r"[\"')\]]*(?:\s+(\w+)|$)", rest)
     starts = bool(following and (not following[1] or following[1].lower() in SENTENCE_STARTERS))
+    starts = starts or begins_a_count(rest)
     ends = starts and match.group().endswith(".") and not re.match(r"\s+[a-z]", rest)
     return letters + ("." if ends else "")

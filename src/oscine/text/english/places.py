@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from oscine.text.english.numerals import digits
+from oscine.text.sentences import begins_a_count
 
 _PLACES = {
     "St": "Street", "Ave": "Avenue", "Av": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane",
@@ -53,6 +54,7 @@ def kept_stop(match: re.Match[str]) -> str:
     """A full stop if the one that `match` ends with, an abbreviation's, also ends the sentence."""
     rest = match.string[match.end() :]
     ends = re.match(r"[\"')\]]*(?:$|\s+(?![NS]?[NSEW]\b)[A-Z\"'(]|\n)", rest) is not None
+    ends = ends or begins_a_count(rest)
     return "." if match.group().endswith(".") and ends else ""
 
 

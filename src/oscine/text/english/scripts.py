@@ -38,6 +38,8 @@ def to_plain_latin(text: str) -> str:
 
 def check_script(text: str) -> None:
     """Raises UnsupportedFeature, naming the script, if most letters of the text are not Latin."""
+    if text.isascii():
+        return
     counts: dict[str, int] = {}
     for char in _GREEK_LETTER.sub(" alpha ", text):  # a lone Greek letter is read by its name
         if char.isalpha():

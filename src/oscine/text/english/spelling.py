@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from oscine.text.english.lexicon import lookup
+from oscine.text.english.morphology import derive
 from oscine.text.english.numerals import digits, in_pairs, number, year
 from oscine.text.wordlist import word_set
 
@@ -19,6 +20,22 @@ _SPELLED = word_set(
 _ALONE_SPELLED = frozenset(
     {"US", "IT", "AI", "AM", "PM", "ID", "OK", "LA", "IP", "OS", "AR", "MA", "BA", "PS", "SEC", "LED", "UPS"}
 )
+_SHOUTED_WORDS = frozenset({"US", "IT", "AM", "LA", "MA", "SEC", "LED", "UPS"})
+"""Words where everything is in capitals, unless what stands beside them says otherwise."""
+_SHOUTED_NAMES = re.compile(
+    r"(?<=\bTHE )(?:US|IT|SEC|LED|UPS)\b(?! (?:THAT|OF)\b)|^US\b(?= (?!AND|TOO|VS|VERSUS|OR|ALL|BOTH)[A-Z])"
+    r"|\bUS(?= (?:ARMY|NAVY|TROOPS|MILITARY|GOVERNMENT|PRESIDENT|SENATE|CONGRESS|ECONOMY|DOLLARS?|CITIZENS?|OPEN)\b)"
+    r"|\bIT(?= (?:DEPARTMENT|SUPPORT|TEAM|STAFF|SERVICES|MANAGER|SECURITY|SYSTEMS|INDUSTRY|JOBS?|BUDGET)\b)"
+    r"|\bLED(?= (?:LIGHTS?|LIGHTING|LAMPS?|BULBS?|TV|DISPLAYS?|SCREENS?|STRIPS?)\b)"
+    r"|\bUPS(?= (?:STORES?|DRIVERS?|TRUCKS?|DELIVERY|TRACKING)\b)|\bAM(?= RADIO\b)"
+    r"|\bLA(?= (?:TIMES|LAKERS|DODGERS|CLIPPERS|COUNTY|KINGS)\b)|(?:(?<=\b[IO][NF] )|(?<=\bFROM ))LA\b(?! [A-Z]+[AO]\b)"
+)
+_SHOUTED_ARTICLE = re.compile(
+    r"(?<!\bPLAN )(?<!\bVITAMIN )(?<!\bGRADE )(?<!\bTYPE )(?<!\bCLASS )(?<!\bGROUP )(?<!\bTEAM )(?<!\bOPTION )"
+    r"(?<!\bSECTION )(?<!\bEXHIBIT )(?<!\bHEPATITIS )(?<!\bAN )(?<![A-Z]-)(?<![&.])\bA\b(?= [A-Za-z]{2})"
+)
+_RUN_IN_CAPITALS = re.compile(r"\b[A-Z][A-Z']*(?:[\s,;:!?.—-]+[A-Z][A-Z']*\b)+(?!['\w])")
+_ORDINARY_IN_RUN = 2
 _SHORT_WORDS = word_set(
     """
     IN ON TO DO GO NO SO OF IS HE WE BE ME MY BY UP AS AT AN OR IF HI OH AH HA YO OX EX YE AY EH HM UH UM HO LO MR MS DR
@@ -106,13 +123,41 @@ def say_mixed_words(text: str) -> str:
 def say_capitals(text: str) -> str:
     """Returns the text with words in capitals as words or as single letters.
 
-    `NASA` is a word because the lexicon has it in capitals, `FBI` is spelled because it is no word, and a text that
-    is all in capitals is read as if it were not.
+    `NASA` is a word because the lexicon has it in capitals, `FBI` is spelled because it is no word. A text that is all
+    in capitals is read as if it were not, and so is a run of ordinary words in capitals in any other.
     """
-    found = [word for word in re.findall(r"[A-Za-z]{2,}", text) if not _is_acronym(word)]
-    shouting = len(found) > 1 and sum(word.isupper() for word in found) > 0.6 * len(found)
-    text = text if shouting else _THE_LETTERS.sub(lambda m: spelled(m[1]), text)
-    return _CAPITALS.sub(lambda m: _capitals(m[0], shouting), text)
+    if _is_shouted(text):
+        return _say_shouted(text)
+    text = _RUN_IN_CAPITALS.sub(lambda m: _say_shouted(m[0]) if _holds_words(m[0]) else m[0], text)
+    text = _THE_LETTERS.sub(lambda m: spelled(m[1]), text)
+    return _CAPITALS.sub(lambda m: _capitals(m[0], shouting=False), text)
+
+
+def _is_shouted(text: str) -> bool:
+    words = re.findall(r"[A-Za-z]{2,}", text)
+    found = [word for word in words if not _is_acronym(word)]
+    if len(found) == 1 < len(words):
+        return text.isupper()
+    return len(found) > 1 and sum(word.isupper() for word in found) > 0.6 * len(found)
+
+
+def _holds_words(run: str) -> bool:
+    """Whether some words of a run in capitals are ordinary ones, so that it is no list of acronyms."""
+    words = [word for word in re.findall(r"[A-Z]{2,}", run) if word not in _SPELLED or word == "AM"]
+    ordinary = [word for word in words if word in _SHORT_WORDS or _is_ordinary(word.lower())]
+    return len(ordinary) >= _ORDINARY_IN_RUN
+
+
+def _is_ordinary(word: str) -> bool:
+    entry = lookup(word)
+    if entry is None:
+        return len(word) > 3 and derive(word) is not None
+    return entry.curated or len(word) > 3
+
+
+def _say_shouted(text: str) -> str:
+    text = _SHOUTED_ARTICLE.sub("a", _SHOUTED_NAMES.sub(lambda m: spelled(m[0]), text))
+    return _CAPITALS.sub(lambda m: _capitals(m[0], shouting=True), text)
 
 
 def say_consonants(text: str) -> str:
@@ -131,7 +176,7 @@ def is_spelled(word: str) -> bool:
 
 
 def _is_acronym(word: str) -> bool:
-    return word.isupper() and (word in _SPELLED or lookup(word) is not None)
+    return word.isupper() and (word in _SPELLED or (lookup(word) is not None and not _is_ordinary(word.lower())))
 
 
 def spelled(letters: str) -> str:
@@ -147,12 +192,14 @@ def _capitals(word: str, shouting: bool) -> str:
         return _capitals(word[:-2] + "'s", shouting) if len(word) > 3 else word.lower()
     if "'" in stem:
         return word if word[0] == "O" and word[1] == "'" else _pronoun(word.lower())
-    if stem in _SPELLED and not (shouting and stem in _ALONE_SPELLED):
+    if shouting and stem in _SHOUTED_WORDS:
+        return stem.lower() + ending
+    if stem in _SPELLED:
         return spelled(stem) + ending
-    if len(stem) == 2 and not shouting:
+    if len(stem) == 2:
         return stem.lower() + ending if stem in _SHORT_WORDS else spelled(stem) + ending
     lower = lookup(stem.lower())
-    if shouting and lower is not None and (lower.curated or len(stem) > 4):
+    if shouting and _is_ordinary(stem.lower()):
         return stem.lower() + ending
     if lookup(stem) is not None:
         return stem + ending

@@ -287,6 +287,13 @@ class StepModel(Protocol):
         """Frees the job's slot; called exactly once for each admitted job, whatever happened."""
 
 
+class AtomicSteps:
+    """Base of a `StepModel` whose `step` for several jobs, if it raises, leaves every job as it was before.
+
+    The engine then steps each job by itself, so that a fault ends the job that has it and no other.
+    """
+
+
 class Decoder(Protocol):
     """Turns one job's frames into samples, with state; chunk borders never change the samples."""
 

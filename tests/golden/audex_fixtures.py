@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from oscine.checkpoint.weights import load_strict
+from oscine.checkpoint.weights import WeightRules, load_strict
 
 FAMILY = "audex"
 
@@ -33,10 +33,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return load_file(path), {key: _parsed(value) for key, value in raw.items()}
 
 
-def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], rules: WeightRules | None = None) -> None:
     """Gives a module built on the meta device the fixture's weights `w.*`, strictly."""
     own = [(key.removeprefix("w."), value) for key, value in tensors.items() if key.startswith("w.")]
-    load_strict(module, own, dtype=torch.float32, device="cpu", source="the fixture")
+    load_strict(module, own, dtype=torch.float32, device="cpu", source="the fixture", rules=rules)
 
 
 def record(modules: dict[str, nn.Module]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from oscine.families.audex.hybrid import HybridLM, wide_rms_norm
 from oscine.families.audex.mamba import Mamba, gated_group_norm
 from oscine.families.audex.moe import Router
 from oscine.families.audex.speech_decoder import plain_rms_norm
+from oscine.families.audex.weights import LM_RULES, lm_keys
 from oscine.layers.norm import rms_norm
 from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 
@@ -46,8 +47,14 @@ def model_of(path: Path, build: Callable[[Any], Model]) -> tuple[Model, dict[str
     tensors, meta = read(path)
     with torch.device("meta"):
         model = build(meta["config"])
-    fill(model, tensors)
+    fill(model, lm_tensors(tensors, model.config.tie_word_embeddings), LM_RULES)
     return model, tensors
+
+
+def lm_tensors(tensors: dict[str, Tensor], tied: bool) -> dict[str, Tensor]:
+    """The weights among `tensors` that the loader would take from a checkpoint."""
+    weights = {key.removeprefix("w."): Path() for key in tensors if key.startswith("w.")}
+    return {f"w.{key}": tensors[f"w.{key}"] for key in lm_keys(weights, tied=tied)}
 
 
 def dense_of(path: Path) -> tuple[DenseLM, dict[str, Tensor]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +139,11 @@ def forwards(dit: AuKTransformer, c: dict[str, Tensor]) -> dict[str, Tensor]:
         "inferred_text_mask": dit(x[:1], c["full.text_zero_tail"], time[0], mask=torch.ones_like(mask[:1])),
         "ref_trimmed_one_frame": one(ref=ref[:1, :-1]),
     }
-    dit.attn_mask_enabled = False
+    enabled, dit.attn_mask_enabled = dit.attn_mask_enabled, False
     try:
         out["masked_b2.attn_mask_disabled"] = dit(x, text, time, ref=ref, **masks)
     finally:
-        dit.attn_mask_enabled = True
+        dit.attn_mask_enabled = enabled
     return {f"full.out.{name}": value for name, value in out.items()}
 
 
@@ -154,11 +155,12 @@ def steps(dit: AuKTransformer, c: dict[str, Tensor]) -> dict[str, Tensor]:
     assert context.branches == 2
     rows = [dit.step(x, 0.0, context, i if i % 2 else torch.tensor(i)) for i in range(len(times))]
     out = {"step.out": torch.stack(rows)}
-    for name in ("audio_mask", "c", "c_mask", "joint_bias", "prompt", "single_bias", "single_mask", "target_mask"):
-        out[f"step.ctx.{name}"] = getattr(context, name)
-    for name in ("audio", "single", "text"):
-        for index, part in enumerate(("cos", "sin")):
-            out[f"step.ctx.rope_{name}_{part}"] = getattr(context, f"rope_{name}")[index]
+    for field in fields(context):
+        value = getattr(context, field.name)
+        if isinstance(value, tuple):
+            out |= {f"step.ctx.{field.name}_{part}": value[index] for index, part in enumerate(("cos", "sin"))}
+        elif isinstance(value, Tensor):
+            out[f"step.ctx.{field.name}"] = value
     return out
 
 

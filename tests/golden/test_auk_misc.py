@@ -52,7 +52,7 @@ def frame_error(case: dict[str, Any]) -> None:
 
 def grid(name: str, values: list[float]) -> None:
     steps, _, rest = name.removeprefix("nfe").partition("_")
-    sway = None if rest == "uniform" else float(rest.removeprefix("sway")) if rest else -1.0
+    sway = None if rest in ("uniform", "none") else float(rest.removeprefix("sway")) if rest else -1.0
     assert build_time_grid(int(steps), sway).tolist() == values
 
 
@@ -69,11 +69,12 @@ def tiles(case: dict[str, Any]) -> None:
 
 
 def tile_error(case: dict[str, Any]) -> None:
+    arguments = case["frames"], case["tile"], case.get("left", 53), case.get("right", 9), case.get("sizes", ())
     if case["error"] is None:
-        assert plan_tiles(case["frames"], case["tile"], 53, 9)
+        assert plan_tiles(*arguments)
     else:
         with pytest.raises(ValueError, match="context"):
-            plan_tiles(case["frames"], case["tile"], 53, 9)
+            plan_tiles(*arguments)
 
 
 def tokens(case: dict[str, Any]) -> None:

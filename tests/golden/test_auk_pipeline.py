@@ -32,7 +32,7 @@ def test_time_grids_are_exact(fixture: Golden) -> None:
             assert torch.equal(build_time_grid(4, -1.0), grid)
         else:
             steps, _, sway = kind.removeprefix("nfe").partition("_")
-            coefficient = None if sway in ("", "none") else float(sway.removeprefix("sway"))
+            coefficient = None if sway in ("", "none", "uniform") else float(sway.removeprefix("sway"))
             grid = build_time_grid(int(steps), coefficient)
         assert torch.equal(grid, cases[name]), name
 
@@ -95,12 +95,13 @@ def test_every_whole_run_agrees(fixture: Golden) -> None:
         rate, hop = config.sample_rate, config.vae.hop_length
         request = AuKRequest(
             condition=conditions[case["condition"]],
-            audio=cases[f"{name}.ref_wav"] if case["ref"] else None,
+            audio=cases[f"{name}.{case['ref']}"] if case["ref"] else None,
             sample_rate=rate,
             gen_seconds=nominal_seconds(case["frames"], sample_rate=rate, hop_length=hop),
             num_steps=case["nfe"],
             guidance=case["cfg"],
             sway=case["sway"],
+            t_grid=None if flash else case["t_grid"],
             seed=case["seed"],
             vae_sample=case["vae_sample"],
         )

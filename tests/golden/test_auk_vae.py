@@ -46,7 +46,7 @@ def blocks(vae: AuKVAE, c: dict[str, Tensor]) -> dict[str, Tensor]:
         "act.snake": act.act(c["act.x"]),
         "up0.out": vae.ups[0].open().push(c["up0.x"], True),
     }
-    for index in (0, 1):
+    for index in (int(match[1]) for name in c if (match := re.fullmatch(r"amp(\d+)\.out", name))):
         block = vae.resblocks[index]
         assert isinstance(block, AmpBlock)
         out[f"amp{index}.out"] = Chain(block.open()).push(c["act.x"], True)
@@ -117,7 +117,8 @@ def test_config_variants(fixture: Golden) -> None:
     cases = fixture.cases("cases_vae_variants.safetensors")
     variants = variants.get("variants", variants)
     for name, entry in variants.items():
-        vae = AuKVAE.from_config(entry.get("config", entry.get("model_init_kwargs", entry)))
+        config = entry.get("config", entry.get("model_init_kwargs", entry))
+        vae = AuKVAE.from_config({"latent_dim": fixture.config.vae.latent_dim, **config})
         vae.load_weights(fixture.path(f"vae_variant_{name}.safetensors"))
         context = entry.get("decode_context_frames", entry.get("context"))
         assert vae.decode_context_frames() == tuple(context), name
@@ -128,24 +129,32 @@ def test_config_variants(fixture: Golden) -> None:
 
 DECODED = (("z", "latents", "in", "input", "dec_z"), ("wav", "audio", "out", "output", "dec_wav"))
 ENCODED = (("wav", "audio", "enc_wav"), ("mean", "latents", "enc_mean"))
+STATED = (ENCODED[0], ("stats", "enc_stats"))
+Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def partner(key: str, names: tuple[tuple[str, ...], tuple[str, ...]], own: dict[str, Tensor]) -> str | None:
-    """The output that belongs to the input `key`: same prefix and suffix, another word."""
+def partner(key: str, names: Names, result: Tensor, own: dict[str, Tensor]) -> str | None:
+    """The output for the input `key`: same prefix and suffix, another word; else the only one of the result's shape."""
     prefix, dot, leaf = key.rpartition(".")
     for word in (word for word in names[0] if re.match(rf"{word}(_|$)", leaf)):
         found = [f"{prefix}{dot}{out}{leaf.removeprefix(word)}" for out in names[1]]
-        return next((name for name in found if name in own), None)
-    return None
+        if named := next((name for name in found if name in own), None):
+            return named
+    alike = [name for name, value in own.items() if name != key and value.shape == result.shape]
+    return alike[0] if len(alike) == 1 else None
 
 
 def compare_variant(name: str, vae: AuKVAE, own: dict[str, Tensor], tolerance: float) -> None:
     """Latents decode to audio; under a name that says so, audio encodes to latents."""
     done = set()
     for key, value in own.items():
-        encode = key.startswith("enc")
-        out = partner(key, ENCODED if encode else DECODED, own)
-        if out is not None:
-            check(f"{name}.{out}", (vae.encode if encode else vae.decode)(value), own[out], tolerance)
-            done |= {key, out}
+        made: list[tuple[Names, Tensor]] = []
+        if key.startswith("enc") and value.dim() == 2:
+            made = [(ENCODED, vae.encode(value)), (STATED, torch.cat(vae.posterior(value), dim=1))]
+        elif not key.startswith("enc") and value.dim() == 3 and value.shape[-1] == vae.config.latent_dim:
+            made = [(DECODED, vae.decode(value))]
+        for names, result in made:
+            if out := partner(key, names, result, own):
+                check(f"{name}.{out}", result, own[out], tolerance)
+                done |= {key, out}
     assert set(own) == done, f"no test for {sorted(set(own) - done)} of variant {name}"

@@ -25,13 +25,15 @@ class SideHold(SideDecoder):
 
     works_beside = True
 
-    def __init__(self, gate: threading.Event, threads: set[str]) -> None:
-        self._alone, self._gate, self._threads = HoldDecoder(), gate, threads
+    def __init__(self, gate: threading.Event, threads: set[str], decoded: list[int]) -> None:
+        self._alone, self._gate, self._threads, self._decoded = HoldDecoder(), gate, threads, decoded
 
     def push(self, frames: Sequence[Any]) -> Samples:
         self._threads.add(threading.current_thread().name)
         assert self._gate.wait(WAIT_S)
-        if any(int(np.asarray(frame).flat[0]) == 66 for frame in frames):
+        codes = [int(np.asarray(frame).flat[0]) for frame in frames]
+        self._decoded.extend(codes)
+        if 66 in codes:
             raise RuntimeError("the decoder is on fire")
         return self._alone.push(frames)
 
@@ -42,11 +44,11 @@ class SideHold(SideDecoder):
 class SideFamily(ToyFamily):
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.gate, self.threads = threading.Event(), set[str]()
+        self.gate, self.threads, self.decoded = threading.Event(), set[str](), list[int]()
         self.gate.set()
 
     def open_decoder(self, job: Job) -> Decoder:  # type: ignore[override]
-        return SideHold(self.gate, self.threads)
+        return SideHold(self.gate, self.threads, self.decoded)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_events_are_those_of_decoding_at_once(engine: Engine) -> None:
     scripts = {f"j{n}": [[10 * n + k + 5 for k in range(1 + 4 * n)]] for n in range(5)}
     family = SideFamily(ToyAR(script=scripts))
     together = run(engine, family, *(job(name) for name in scripts))
-    assert family.threads == {"oscine-decode_0"}
+    assert family.threads == {"oscine-decode"}
     for name, listener in zip(scripts, together, strict=True):
         (alone,) = run(engine, ToyFamily(ToyAR(script=scripts)), job(name))
         assert [len(e.samples) for e in alone.events if isinstance(e, AudioChunk)] == [
@@ -156,6 +158,28 @@ def test_a_job_that_continues_another_waits_for_its_last_sample(engine: Engine) 
     assert order == sorted(order)
 
 
+def test_what_is_heard_first_is_decoded_first(engine: Engine) -> None:
+    """A job that comes while another's later runs wait is decoded before them, and they are not forgotten."""
+    family = SideFamily(ToyAR(script={"long": [[10 + n for n in range(40)]], "late": [[90, 91, 92]]}))
+    family.gate.clear()
+    model, ended = family.step_model(), threading.Event()
+    release = model.release
+    model.release = lambda job: (release(job), ended.set())
+    long, late = Listener(), Listener()
+    engine.submit(family, [(job("long", max_frames=60), long)])
+    assert ended.wait(WAIT_S)  # all of its frames are there, and all of its runs wait
+    ended.clear()
+    engine.submit(family, [(job("late"), late)])
+    assert ended.wait(WAIT_S)
+    family.gate.set()
+    assert isinstance(long.wait(), Done)
+    assert isinstance(late.wait(), Done)
+    assert len(long.audio()) == 40 * HOP
+    assert len(late.audio()) == 3 * HOP
+    assert [frame for frame in family.decoded if frame < 90] == [10 + n for n in range(40)]
+    assert 90 in family.decoded[: family.decoded.index(49) - 6]
+
+
 def test_beside_is_for_a_core_that_torch_leaves_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
@@ -173,7 +197,7 @@ def test_a_decoder_that_may_not_works_at_once(engine: Engine) -> None:
     class Bound(SideHold):
         works_beside = False
 
-    family.open_decoder = lambda job: Bound(family.gate, family.threads)  # type: ignore[method-assign]
+    family.open_decoder = lambda job: Bound(family.gate, family.threads, family.decoded)  # type: ignore[method-assign]
     (heard,) = run(engine, family, job("a"))
     assert len(heard.audio()) == 3 * HOP
     assert family.threads == {"oscine-engine"}

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from oscine.layers.int8 import LARGEST, Int8Linear
+from oscine.layers.wide import widen_products
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -40,6 +41,7 @@ def filled(
             continue
         spread = 4 / LARGEST * owner.weight.shape[1] ** -0.5 if isinstance(owner, Int8Linear) else 0.1
         owner._buffers[leaf] = torch.full(buffer.shape, spread, device=device)
+    widen_products(module)  # as a loader does
     return module.eval()
 
 

@@ -7,6 +7,7 @@ changes nothing but the time.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -22,11 +23,11 @@ PATIENCE = 5
 """Steps that a run of the last size may wait for runs of other jobs."""
 
 
-Worker = Callable[[Callable[[], Samples]], "Future[Samples]"]
-"""Does a piece of work, at once or later; pieces given one after the other are done one after the other."""
+Worker = Callable[[Callable[[], Samples], float], "Future[Samples]"]
+"""Does a piece of work, at once or later, in the order of the times at which pieces are due (`time.perf_counter`)."""
 
 
-def at_once(work: Callable[[], Samples]) -> Future[Samples]:
+def at_once(work: Callable[[], Samples], due: float) -> Future[Samples]:
     """The worker that needs no thread."""
     future: Future[Samples] = Future()
     try:
@@ -39,10 +40,13 @@ def at_once(work: Callable[[], Samples]) -> Future[Samples]:
 class GridDecoder:
     """Feeds one job's accepted frames to its decoder in runs of `sizes` (the last size repeats).
 
-    `worker` is who decodes, if the decoder is one that may work beside the step model.
+    `worker` is who decodes, if the decoder is one that may work beside the step model; a run is due when its audio is
+    to be heard by one who began to listen at the first run, at `frame_rate` (0: at once).
     """
 
-    def __init__(self, decoder: Decoder, sizes: Sequence[int], worker: Worker = at_once) -> None:
+    def __init__(
+        self, decoder: Decoder, sizes: Sequence[int], worker: Worker = at_once, frame_rate: float = 0.0
+    ) -> None:
         if not sizes or min(sizes) < 1:
             raise ValueError(f"chunk sizes must be positive, got {tuple(sizes)}")
         self.decoder = decoder
@@ -53,6 +57,8 @@ class GridDecoder:
         works_beside = isinstance(decoder, SideDecoder) and decoder.works_beside
         self._worker = worker if works_beside else at_once
         self._working: deque[Future[Samples]] = deque()
+        self._frame_s = 1.0 / frame_rate if frame_rate else 0.0
+        self._due = 0.0
 
     @property
     def is_joint(self) -> bool:
@@ -77,15 +83,15 @@ class GridDecoder:
         """Adds frames and gives the decoder every run they complete."""
         self.add(frames)
         while self.is_due:
-            self._give(partial(self.decoder.push, self.take()))
+            self._give_run(self.take())
 
     def finish(self) -> None:
         """Gives the decoder what is left, and lets it make its own tail."""
         self.push(())
         if self._pending:
             run, self._pending = self._pending, []
-            self._give(partial(self.decoder.push, run))
-        self._give(self.decoder.flush)
+            self._give_run(run)
+        self._working.append(self._worker(self.decoder.flush, self._due))
 
     def ready(self) -> Iterator[Samples]:
         """The samples made by now, in their order. Raises what the decoder raised."""
@@ -97,8 +103,10 @@ class GridDecoder:
         while self._working:
             self._working.pop().cancel()
 
-    def _give(self, work: Callable[[], Samples]) -> None:
-        self._working.append(self._worker(work))
+    def _give_run(self, run: Sequence[Any]) -> None:
+        self._due = self._due or time.perf_counter()
+        self._working.append(self._worker(partial(self.decoder.push, run), self._due))
+        self._due += len(run) * self._frame_s
 
     def take(self) -> list[Any]:
         """Takes out the run that is due."""

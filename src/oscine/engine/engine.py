@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
@@ -22,8 +22,9 @@ from oscine.engine.decode import Worker, at_once, joint_runs
 from oscine.engine.entry import Entry, continued_job_error
 from oscine.engine.memory import MEMORY_SHARE, MemoryBudget, available_bytes
 from oscine.engine.scheduler import Scheduler
+from oscine.engine.side import SideThread
 from oscine.errors import GenerationError, NotReady, OscineError
-from oscine.types import EventSink, Family, Job, JointDecoder, Samples, StepOut
+from oscine.types import AtomicSteps, EventSink, Family, Job, JointDecoder, Samples, StepOut
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Engine:
         self._incoming = 0
         self._closing = False
         self._abort = False
-        self._decoding = ThreadPoolExecutor(max_workers=1, thread_name_prefix="oscine-decode")
+        self._decoding = SideThread("oscine-decode")
         self._thread = threading.Thread(target=self._run, name="oscine-engine", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a thread that torch runs in must not be cut off by the end of the process
@@ -80,7 +81,7 @@ class Engine:
         """Queues jobs together: all or none. Each sink gets chunks, then exactly one `Done` or `Failed`.
 
         Raises `QueueFull`, `NotReady` (closing) and `InputTooLong` (cannot ever fit) before anything is queued.
-        `admitted` are later pieces of a request that has been let in, whose own earlier pieces have ended: they find
+        `admitted` are later pieces of a request that has been let in, whose first piece has been submitted: they find
         room even in a full queue, so that a request does not fail half spoken.
         """
         with self._lock:
@@ -146,7 +147,7 @@ class Engine:
         batch = self._scheduler.plan(_batch_key, _max_batch)
         if batch:
             for entry, out in zip(batch, self._advance(batch), strict=True):
-                self._settle(entry, partial(entry.accept, out))
+                self._settle(entry, partial(entry.accept, _told(entry, out)))
             self._decode_joint()
         for entry in list(self._scheduler.running):
             self._settle(entry, entry.collect)
@@ -156,18 +157,15 @@ class Engine:
         busy = False
         while self._receive(wait=not busy) or self._scheduler.running or self._scheduler.waiting:
             busy = self.step()
-        self._decoding.shutdown(cancel_futures=True)
+        self._decoding.close()
 
     def _worker(self) -> Worker:
         """Who decodes a job's frames."""
         beside = self.options.decode_beside
         return self._decode_beside if (has_spare_core() if beside is None else beside) else at_once
 
-    def _decode_beside(self, work: Callable[[], Samples]) -> Future[Samples]:
-        try:
-            future = self._decoding.submit(work)
-        except RuntimeError:  # the interpreter is ending and takes no more work
-            return at_once(work)
+    def _decode_beside(self, work: Callable[[], Samples], due: float) -> Future[Samples]:
+        future = self._decoding.submit(work, due)
         future.add_done_callback(lambda _: self._inbox.put(None))  # wakes an engine that only waits for this
         return future
 
@@ -204,17 +202,15 @@ class Engine:
                 self._end(entry, partial(entry.fail, refused))
 
     def _advance(self, batch: Sequence[Entry]) -> Sequence[StepOut]:
-        """One model step; a fault of the whole batch becomes each job's error, so that the engine lives on."""
-        jobs = [entry.job for entry in batch]
+        """One model step. A fault becomes an error of its job, or of all where it cannot be told whose it is."""
+        model = batch[0].model
         try:
-            return batch[0].model.step(jobs)
-        except OscineError as error:
-            return [StepOut(error=error)] * len(jobs)
+            return model.step([entry.job for entry in batch])
         except Exception as error:
-            log.exception("a step of %d jobs failed", len(jobs))
-            failure = GenerationError(f"the model step failed: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            return [StepOut(error=failure)] * len(jobs)
+            if len(batch) > 1 and isinstance(model, AtomicSteps):
+                log.warning("a step of %d jobs failed (%r); each is stepped by itself", len(batch), error)
+                return [out for entry in batch for out in self._advance([entry])]
+            return [StepOut(error=error)] * len(batch)
 
     def _decode_joint(self) -> None:
         """Decodes the frames of all jobs whose decoders can work together, those of a family in one call."""
@@ -264,6 +260,16 @@ class Engine:
     def _forget(self, entry: Entry) -> None:
         with self._lock:
             self._scheduler.remove(entry)
+
+
+def _told(entry: Entry, out: StepOut) -> StepOut:
+    """`out`, an error in it that is not one of ours logged with its place and made a GenerationError."""
+    if out.error is None or isinstance(out.error, OscineError):
+        return out
+    log.error("a step of job %s failed", entry.job.id, exc_info=out.error)
+    failure = GenerationError(f"the model step failed: {type(out.error).__name__}: {out.error}")
+    failure.__cause__ = out.error
+    return StepOut(error=failure)
 
 
 def _batch_key(entry: Entry) -> tuple[int, object]:

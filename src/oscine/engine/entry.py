@@ -78,7 +78,8 @@ class Entry:
         self._in_model = True
         decoder = self.family.open_decoder(self.job)
         self._teller = decoder if isinstance(decoder, TextDecoder) else None
-        self._grid = GridDecoder(decoder, (1,) if self._teller else self.family.chunk_sizes(), worker)
+        sizes = (1,) if self._teller else self.family.chunk_sizes()
+        self._grid = GridDecoder(decoder, sizes, worker, self.family.capabilities.frame_rate or 0.0)
 
     def accept(self, out: StepOut) -> None:
         """Takes one step's result: frames are judged, released to the decoder or held, and the job may end."""

@@ -76,6 +76,16 @@ class Lane:
         """Tokens taken in so far."""
         return self.kv.length
 
+    def mark(self) -> tuple[int, list[tuple[Tensor, Tensor]]]:
+        """A point to `rewind` to, before the lane's next call; nothing is copied, since calls replace the states."""
+        return self.length, [(state.conv, state.ssm) for state in self.mamba]
+
+    def rewind(self, mark: tuple[int, list[tuple[Tensor, Tensor]]]) -> None:
+        """Back to a mark: a call since then, whole or broken off, is as if it had not been."""
+        self.kv.length = mark[0]
+        for state, (conv, ssm) in zip(self.mamba, mark[1], strict=True):
+            state.conv, state.ssm = conv, ssm
+
     def snapshot(self) -> tuple[int, list[MambaState]]:
         """A point to come back to: keys stay where they are, states are copied."""
         return self.length, [MambaState(conv=s.conv.clone(), ssm=s.ssm.clone()) for s in self.mamba]

@@ -44,6 +44,7 @@ from oscine.families.audex.weights import (
 )
 from oscine.families.audex.xcodec import XCodecDecoder
 from oscine.layers.int8 import hold_int8, require_whole_products
+from oscine.layers.wide import widen_products
 
 logger = logging.getLogger(__name__)
 
@@ -147,6 +148,7 @@ def load_lm(config: LMConfig, shards: Mapping[str, Path], *, device: torch.devic
     tensors = as_int8(read_shards(shards)) if int8 else read_shards(shards)
     dtypes = lm_dtypes(wide_dtype(dtype, device))
     load_strict(lm, tensors, dtype=dtypes, device=device, source=source, rules=LM_RULES)
+    widen_products(lm)
     return lm.eval()
 
 
@@ -185,6 +187,7 @@ def load_tower(
     with torch.device("meta"):
         tower = AudioTower(audio, text_dim)
     load_strict(tower, read_shards(audio_keys(shards)), dtype=dtype, device=device, source=str(folder))
+    widen_products(tower)
     return tower.eval()
 
 

@@ -24,7 +24,7 @@ from oscine.families.audex.sampling import draw
 from oscine.families.audex.tta import XCODEC1_NUM_CODEBOOKS, PhaseTable
 from oscine.layers.exact import ExactRule
 from oscine.seeds import derive_seed
-from oscine.types import Job, StepOut
+from oscine.types import AtomicSteps, Job, StepOut
 
 FIRST_ROOM = 256
 """New tokens there is room for before a lane first grows."""
@@ -57,7 +57,7 @@ class _Snapshot:
     codes: tuple[int, ...]
 
 
-class AudexStepModel:
+class AudexStepModel(AtomicSteps):
     """The `StepModel` of the family; `rule` says in which shapes a row's result is its own.
 
     With `speech_only` a speech job's logits are computed for speech tokens and ends alone, a third of the vocabulary.
@@ -107,8 +107,17 @@ class AudexStepModel:
         slots = [self._slots[job.id] for job in jobs]
         if key == "listen":
             return [self._listen(slots[0])]
-        hidden = self._prefill(slots[0]) if key == "prefill" else self._decode(slots)
-        return [self._advance(slot, logits) for slot, logits in zip(slots, hidden, strict=True)]
+        if key == "prefill":
+            return [self._advance(slots[0], self._prefill(slots[0])[0])]
+        lanes = [lane for slot in slots for lane in slot.lanes]
+        marks = [lane.mark() for lane in lanes]
+        try:
+            logits = self._decode(slots)
+        except Exception:
+            for lane, mark in zip(lanes, marks, strict=True):
+                lane.rewind(mark)
+            raise
+        return [self._advance_in_company(slot, rows) for slot, rows in zip(slots, logits, strict=True)]
 
     def snapshot(self, job: Job) -> object:
         """Keys stay in the lanes; only lengths, states and tokens are kept."""
@@ -190,6 +199,13 @@ class AudexStepModel:
             for place, row in zip(places, self._heads[output](taken), strict=False):
                 rows[place] = row
         return rows
+
+    def _advance_in_company(self, slot: Slot, logits: Tensor) -> StepOut:
+        """`_advance` with what it raises as this job's error: the other jobs' tokens are in already."""
+        try:
+            return self._advance(slot, logits)
+        except Exception as error:
+            return StepOut(error=error)
 
     def _advance(self, slot: Slot, logits: Tensor) -> StepOut:
         """Draws the job's next token from logits [lane, column] and says what came of it."""

@@ -22,7 +22,7 @@ from oscine.families.auk.residency import TransformerHolder
 from oscine.families.auk.sampler import GUIDANCE_FLOOR, draw_noise, guided
 from oscine.families.auk.vae import AuKVAE
 from oscine.seeds import derive_seed
-from oscine.types import Job, Samples, StepOut
+from oscine.types import AtomicSteps, Job, Samples, StepOut
 
 CONDITION, FLOW = ("auk", "condition"), ("auk", "flow")
 MAX_BATCH = 8
@@ -61,7 +61,7 @@ class _Slot:
     table: Tensor | None = None
 
 
-class AuKStepModel:
+class AuKStepModel(AtomicSteps):
     """Holds the requests in flight; called from the engine's thread only."""
 
     def __init__(
@@ -159,6 +159,13 @@ class AuKStepModel:
         return draw_noise(job.inputs.frames, self._vae.config.latent_dim, generator).to(self._device)
 
     def _advance(self, job: Job, slot: _Slot, velocity: Tensor) -> StepOut:
+        """Moves one job on; what goes wrong here is its own, the others move on."""
+        try:
+            return self._moved(job, slot, velocity)
+        except Exception as error:
+            return StepOut(error=error)
+
+    def _moved(self, job: Job, slot: _Slot, velocity: Tensor) -> StepOut:
         inputs: AuKInputs = job.inputs
         v = velocity.float()
         moved = guided(v[0], v[1], inputs.guidance) if inputs.branches == 2 else v[0]
@@ -166,8 +173,5 @@ class AuKStepModel:
         slot.index += 1
         if slot.index < len(inputs.grid) - 1:
             return StepOut(progress=slot.index / (len(inputs.grid) - 1))
-        try:
-            check_finite(slot.x, "latents")
-        except GenerationError as error:
-            return StepOut(error=error)
+        check_finite(slot.x, "latents")
         return StepOut(frames=list(slot.x.unbind(0)), finish="stop")

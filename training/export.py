@@ -25,7 +25,7 @@ from training.codec import load_codec
 from training.lm import initialise, model_config
 from training.tokenizer import FRONTEND, build_tokenizer
 
-SAMPLING = {"do_sample": True, "temperature": 0.3, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
+SAMPLING = {"do_sample": True, "temperature": 0.15, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
 SPEAKERS = {"michael": 0}
 PIECE_WEIGHT = 80
 """Characters the model speaks in one go: it hears few longer texts in training, and skips words of them."""

@@ -57,7 +57,7 @@ def engine() -> Iterator[Engine]:
     yield engine
     engine.close()
     assert not engine._thread.is_alive()
-    assert not any(thread.name.startswith("oscine-decode") for thread in threading.enumerate())
+    assert not engine._decoding._thread.is_alive()
 
 
 def test_events_are_those_of_decoding_at_once(engine: Engine) -> None:

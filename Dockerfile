@@ -3,7 +3,8 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 # Point TORCH_INDEX at a CPU build of torch to keep the image small; see docs/dependencies.md.
 ARG TORCH_INDEX=""
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN python -m venv /opt/oscine \
  && if [ -n "$TORCH_INDEX" ]; then /opt/oscine/bin/pip install --no-cache-dir -c constraints.txt torch --index-url "$TORCH_INDEX"; fi \

@@ -8,6 +8,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt $(PIP_FLAGS)
 
+INSTALLED_FROM := pyproject.toml constraints.txt hatch_build.py src/oscine/families/audio8/native.c
+
 .PHONY: demo test check install clean
 .DEFAULT_GOAL := demo
 
@@ -25,11 +27,11 @@ $(PY):
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "oscine needs Python 3.11 or newer, this is " + sys.version'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml constraints.txt | $(PY)
+$(VENV)/installed: $(INSTALLED_FROM) | $(PY)
 	$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/installed-dev: pyproject.toml constraints.txt | $(PY)
+$(VENV)/installed-dev: $(INSTALLED_FROM) | $(PY)
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/installed
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pytest
 import torch
 
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.native import load_library, native_steps
 from oscine.families.audio8.prompt import PromptIds
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.slots import Audio8Inputs
@@ -29,6 +31,8 @@ MIDDLE = {
     "fast_n_local_heads": 1, "fast_head_dim": 64, "fast_intermediate_size": 384,
 }  # fmt: skip
 
+needs_native = pytest.mark.skipif(load_library() is None, reason="no C compiler when oscine was installed")
+
 HYBRID = {"slow_backbone": "falcon_h1", "mamba_n_heads": 4, "mamba_d_state": 16, "mamba_chunk_size": 16}
 
 
@@ -39,8 +43,13 @@ def lm_config(values: dict[str, int], *, hybrid: bool = False) -> LMConfig:
 
 
 @functools.lru_cache(maxsize=8)
-def random_lm(config: LMConfig, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> DualAR:
-    """A model with random weights of a plausible scale, filled through the real loader."""
+def random_lm(
+    config: LMConfig, *, seed: int = 0, dtype: torch.dtype = torch.float32, half: bool = False, native: bool = False
+) -> DualAR:
+    """A model with random weights of a plausible scale, filled through the real loader.
+
+    `half`: float16 numbers, held as such; `native`: with compiled steps, which must be there.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
         names = DualAR(config).state_dict()
@@ -53,8 +62,14 @@ def random_lm(config: LMConfig, *, seed: int = 0, dtype: torch.dtype = torch.flo
             value = value * (1.5 / like.shape[1] ** 0.5)
         elif name.endswith("A_log"):
             value = 0.5 * value
-        tensors.append((name, value))
-    return build_lm(config, tensors, device="cpu", dtype=dtype)
+        tensors.append((name, value.half().float() if half else value))
+    model = build_lm(config, tensors, device="cpu", dtype=dtype)
+    if native:
+        model.native = native_steps(model)
+        assert model.native is not None
+    if half:
+        model.hold_half()
+    return model
 
 
 def random_job(

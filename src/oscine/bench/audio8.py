@@ -23,7 +23,7 @@ from oscine.families.audio8.family import Audio8Family
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds
 from oscine.families.audio8.slots import Audio8Inputs
-from oscine.families.audio8.weights import load_codec, load_language_model
+from oscine.families.audio8.weights import load_codec, load_language_model, prepare_steps
 from oscine.layers.half import HalfLinear
 from oscine.types import AudioChunk, Done, Event, Failed, Job
 
@@ -168,7 +168,7 @@ def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: 
     with torch.device("meta"):
         empty_model, empty_codec = DualAR(lm), Codec(codec_config)
     model, codec = _random(empty_model, dtype, device), _random(empty_codec, torch.float32, device)
-    model.hold_half()
+    prepare_steps(model)
     config = Audio8Config(lm=lm, codec=codec_config, generation=GenerationDefaults())
     return _workload(config, model, codec, name, **size)
 

@@ -55,6 +55,7 @@ def _machine() -> dict[str, Any]:
     import torch
 
     import oscine
+    from oscine.families.audio8.native import load_library
 
     cuda = torch.cuda.is_available()
     return {
@@ -69,6 +70,7 @@ def _machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cpu_features": cpu_features(Path("/proc/cpuinfo")),
+        "compiled_steps": load_library() is not None,
         "free_bytes": free_bytes(Path("/")),
     }
 
@@ -184,6 +186,10 @@ def _print(report: dict[str, Any]) -> None:
     print(f"oscine {machine['oscine']}, python {machine['python']}, torch {machine['torch']}, {machine['system']}")
     print(f"device      {machine['device']}, {machine['cpus']} CPUs, {machine['threads']} threads")
     print(f"cpu         {machine['cpu_capability']} ({' '.join(machine['cpu_features']) or 'features not listed'})")
+    missing = (
+        "not compiled, the bundled voice takes two to three times as long; install a C compiler, then oscine again"
+    )
+    print(f"steps       {'compiled' if machine['compiled_steps'] else missing}")
     free = machine["free_bytes"]
     print(f"memory      {'unknown' if free is None else human_bytes(free) + ' free'}")
     state = "holds" if exact["holds"] else f"slower rule ({exact['reason']})"

@@ -79,14 +79,22 @@ def half_matrix(weight: Tensor, bias: Tensor | None = None) -> HalfMatrix | None
     if weight.dtype != torch.float32 or weight.device.type != "cpu" or not kernels_work():
         return None
     weight, bias = weight.detach(), None if bias is None else bias.detach()
+    scale = half_scale(weight)
+    if scale is None:
+        return None
+    factor = None if scale == 1 else 1 / scale
+    return HalfMatrix(multiply=_packed(weight * scale), factor=factor, bias=bias)
+
+
+def half_scale(weight: Tensor) -> float | None:
+    """The power of two with which float32 weights are float16 numbers, 1 if they are already; None if there is none."""
     largest = float(weight.abs().max())
     if not largest < math.inf:
         return None
     if _fits(weight):
-        return HalfMatrix(multiply=_packed(weight), factor=None, bias=bias)
-    exponent = LARGEST_EXPONENT - math.frexp(largest)[1]
-    scaled = weight * 2.0**exponent
-    return HalfMatrix(multiply=_packed(scaled), factor=2.0**-exponent, bias=bias) if _fits(scaled) else None
+        return 1.0
+    scale: float = 2.0 ** (LARGEST_EXPONENT - math.frexp(largest)[1])
+    return scale if _fits(weight * scale) else None
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,9 @@ from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
 from oscine.layers.embedding import Embedding
 from oscine.layers.half import HalfLinear, half_matrix, hold_half
 from oscine.layers.norm import RMSNorm, StepNorm
+
+if TYPE_CHECKING:
+    from oscine.families.audio8.native import NativeSteps
 
 Choose = Callable[[int, Tensor], Tensor]
 """(codebook i in 1..C-1, its logits float32 [row, N]) → ids int64 [row]."""
@@ -92,6 +96,7 @@ class DualAR(nn.Module):
         self.fast_rope = RopeTable(
             config.num_codebooks, config.fast_head_dim, config.rope_base, torch.bfloat16, spread=True
         )
+        self.native: NativeSteps | None = None  # compiled steps, which take the place of `advance` and `FrameDrawer`
         self._half_head: Product | None = None
         self._steps: _StepParts | None = None
         self._code_offsets: Tensor | None = None

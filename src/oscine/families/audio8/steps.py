@@ -54,19 +54,13 @@ class Audio8StepModel:
         rule: ExactRule | None = None,
         prefix_store_bytes: int = PREFIX_STORE_BYTES,
     ) -> None:
-        config = model.config
         self.model = model
         self.codec = codec
-        self.rule = rule or check_exact(
-            model.device,
-            model.dtype,
-            capacity=config.max_seq_len,
-            linears=model.linear_sizes(),
-            halves=model.half_sizes(),
-            attention=(config.n_local_heads, config.n_head // config.n_local_heads, config.head_dim),
-        )
+        native = model.native
+        self._run = native.advance if native else model.advance
+        self._draw = native.draw if native else FrameDrawer(model)
+        self.rule = rule or (native.rule if native else _measured_rule(model))
         self._table = SlotTable(model)
-        self._draw = FrameDrawer(model)
         self._slots: dict[Job, Slot] = {}
         self._prefixes: RecentStore[Exported] = RecentStore(prefix_store_bytes, _exported_bytes)
         self._codes: RecentStore[Tensor] = RecentStore(CODES_STORE_BYTES, _tensor_bytes)
@@ -202,7 +196,7 @@ class Audio8StepModel:
         device, end = self.model.device, start + columns.shape[1]
         positions = torch.arange(start, end, device=device)[None]
         width = self.rule.round_width(end)
-        return self.model.advance(columns[None].to(device), positions, self._table.cache, slice(row, row + 1), width)
+        return self._run(columns[None].to(device), positions, self._table.cache, slice(row, row + 1), width)
 
     # The batch
 
@@ -224,7 +218,7 @@ class Audio8StepModel:
         width = self.rule.round_width(1 + max(slot.position for slot in slots))
         table.ensure(rows.stop, width)
         columns, positions = table.rows["columns"][rows], table.rows["positions"][rows]
-        hidden = self.model.advance(columns[:, :, None], positions[:, None], table.cache, rows, width)
+        hidden = self._run(columns[:, :, None], positions[:, None], table.cache, rows, width)
         positions[: len(slots)] += 1
         for slot in slots:
             slot.position += 1
@@ -290,6 +284,18 @@ class Audio8StepModel:
                 param="ref_codes",
             )
         return torch.from_numpy(array.astype(np.int64))
+
+
+def _measured_rule(model: DualAR) -> ExactRule:
+    config = model.config
+    return check_exact(
+        model.device,
+        model.dtype,
+        capacity=config.max_seq_len,
+        linears=model.linear_sizes(),
+        halves=model.half_sizes(),
+        attention=(config.n_local_heads, config.n_head // config.n_local_heads, config.head_dim),
+    )
 
 
 def _check_audio(audio: AudioInput, sample_rate: int) -> None:

@@ -16,7 +16,9 @@ from oscine.errors import GenerationError
 from oscine.families.audex import step_model as audex_steps
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.sampling import Sampling, draw
+from oscine.families.audio8.steps import Audio8StepModel
 from oscine.types import AtomicSteps, Done, Event, Failed, Job, Request, Samples, StepOut
+from tests.audio8_toys import TINY, lm_config, needs_native, random_job, random_lm
 from tests.toys import ToyAR, ToyFamily
 from tests.unit import test_auk_neighbours as auk
 from tests.unit.audex_models import dense_family, hybrid_family
@@ -145,6 +147,75 @@ def test_a_broken_draw_fails_its_job_alone(engine: Engine, audex: AudexFamily, m
 
     monkeypatch.setattr(audex_steps, "draw", broken)
     check_audex(engine, audex, expected, "nothing can be drawn")
+
+
+# --- Audio8 ---
+
+
+def audio8_frames(steps: Audio8StepModel, jobs: Sequence[Job], count: int) -> dict[str, list[StepOut]]:
+    """What each job gets, all in step, those that fail leaving at once."""
+    outs: dict[str, list[StepOut]] = {job.id: [] for job in jobs}
+    for job in jobs:
+        steps.admit(job)
+        outs[job.id].append(steps.step([job])[0])
+    running = list(jobs)
+    for _ in range(count):
+        for job, out in zip(list(running), steps.step(running), strict=True):
+            outs[job.id].append(out)
+            if out.error is not None:
+                steps.release(job)
+                running.remove(job)
+    for job in running:
+        steps.release(job)
+    return outs
+
+
+@pytest.mark.parametrize("kind", ["dense", "hybrid", pytest.param("native", marks=needs_native)])
+@pytest.mark.parametrize("where", ["_run", "_draw"])
+def test_a_broken_step_of_audio8_fails_the_guilty_job_alone(kind: str, where: str) -> None:
+    """The call breaks when its work is done: positions, states and noise are put back before the jobs go on alone."""
+    config = lm_config(TINY, hybrid=kind == "hybrid")
+    model = random_lm(config, native=kind == "native")
+    # 18 jobs are two calls where the rule allows 15 rows
+    jobs = [random_job(config, n, num_text=9, num_reference=4, min_new_frames=99) for n in range(18)]
+    expected = {job.id: audio8_frames(Audio8StepModel(model), [job], 6)[job.id] for job in jobs}
+    steps = Audio8StepModel(model)
+    original, sizes = getattr(steps, where), []
+
+    def broken(*args: Any) -> Any:
+        result = original(*args)
+        rows = args[3] if where == "_run" else None
+        slot = steps._slots.get(jobs[GUILTY])
+        if slot and slot.emitted == 3 and slot.row is not None:
+            first = rows.start if rows else steps_first[-1]
+            last = rows.stop if rows else first + args[0].shape[0]
+            if first <= slot.row < last:
+                sizes.append(last - first)
+                raise RuntimeError("this row is broken")
+        return result
+
+    steps_first = [0]
+    advance = steps._advance
+
+    def noting(slots: Any, first: int) -> Any:
+        steps_first.append(first)
+        return advance(slots, first)
+
+    steps._advance = noting  # type: ignore[method-assign]
+    setattr(steps, where, broken)
+    heard = audio8_frames(steps, jobs, 6)
+    failed = heard.pop(jobs[GUILTY].id)
+    assert "row is broken" in str(failed[-1].error)
+    assert len(failed) == 4
+    for name, outs in heard.items():
+        assert all(out.error is None for out in outs)
+        assert torch.equal(frames_of(outs), frames_of(expected[name]))
+    assert sizes[0] > sizes[-1]
+    assert len(sizes) == 2
+
+
+def frames_of(outs: Sequence[StepOut]) -> Tensor:
+    return torch.stack([frame for out in outs for frame in out.frames])
 
 
 # --- AuK ---

@@ -81,13 +81,13 @@ class SlowCache:
         self.restore(row, stored)
         return stored["kv"].shape[2]
 
-    def snapshot(self, row: int) -> Exported:
-        """A copy of the part of a row that a later step overwrites: its recurrent state (nothing when dense)."""
+    def snapshot(self, row: int | slice) -> Exported:
+        """A copy of the part of a row or rows that a later step overwrites: recurrent state (nothing when dense)."""
         if not self.is_hybrid:
             return {}
         return {"conv": self.conv[:, row].clone(), "ssm": self.ssm[:, row].clone()}
 
-    def restore(self, row: int, stored: Exported) -> None:
+    def restore(self, row: int | slice, stored: Exported) -> None:
         """Puts the recurrent state of `snapshot` or `export` back."""
         if self.is_hybrid:
             self.conv[:, row] = stored["conv"]

@@ -44,7 +44,10 @@ class Audio8Inputs:
 
 @dataclass(eq=False, kw_only=True)
 class Slot:
-    """A job in flight. `row` is None until it decodes; `position` is where its next column goes."""
+    """A job in flight. `row` is None until it decodes; `position` is where its next column goes.
+
+    `has_noise`: its row holds the noise of a frame that was not drawn after all.
+    """
 
     job: Job
     inputs: Audio8Inputs
@@ -55,6 +58,7 @@ class Slot:
     position: int = 0
     emitted: int = 0
     failed: bool = False
+    has_noise: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,15 @@ class Snapshot:
     emitted: int
     column: Tensor
     recent: Tensor
+    recurrent: Exported
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """Where the slots of one call, in neighbouring rows, stood before it."""
+
+    slots: Sequence[Slot]
+    positions: Sequence[int]
     recurrent: Exported
 
 
@@ -112,6 +125,37 @@ class SlotTable:
             self._swap(one, other)
         return first
 
+    def draw_noise(self, slots: Sequence[Slot], rows: slice) -> None:
+        """Fills in one frame's noise for slots among `rows`."""
+        drawing = [slot for slot in slots if not slot.has_noise]
+        self.rows.draw_noise([(slot.row, slot.generator) for slot in drawing if slot.row is not None], rows)
+        for slot in drawing:
+            slot.has_noise = True
+
+    def push(self, slots: Sequence[Slot], codes: Tensor) -> None:
+        """Makes frames of codes [slot, C] what slots in neighbouring rows feed next: their step is over."""
+        self.rows.push(_rows_of(slots), codes)
+        for slot in slots:
+            slot.has_noise = False
+
+    def mark(self, slots: Sequence[Slot]) -> Mark:
+        """What `put_back` needs if a call for these slots, in neighbouring rows, breaks off before its push.
+
+        Keys need no copy: what a repeated call writes is the same. The recurrent state of a lone slot is not kept,
+        since a job whose own call breaks is at its end.
+        """
+        recurrent = self.cache.snapshot(_rows_of(slots)) if len(slots) > 1 else {}
+        return Mark(slots=slots, positions=[slot.position for slot in slots], recurrent=recurrent)
+
+    def put_back(self, mark: Mark) -> None:
+        """Undoes a call; the noise it drew is kept for the next one."""
+        rows = _rows_of(mark.slots)
+        for slot, position in zip(mark.slots, mark.positions, strict=True):
+            slot.position = position
+            self.rows["positions"][slot.row] = position
+        if mark.recurrent:
+            self.cache.restore(rows, mark.recurrent)
+
     def snapshot(self, slot: Slot) -> Snapshot | None:
         """What brings a decoding slot back to this moment; None for one that does not decode yet."""
         if slot.row is None:
@@ -126,6 +170,7 @@ class SlotTable:
 
     def restore(self, slot: Slot, snapshot: Snapshot | None) -> None:
         """Brings a slot back; None, or a slot without a row, means back to the start of its prompt."""
+        slot.has_noise = False
         if snapshot is None or slot.row is None:
             self.remove(slot)
             slot.emitted = 0
@@ -151,3 +196,10 @@ class SlotTable:
     def _move(self, source: int, target: int) -> None:
         self.cache.move(source, target)
         self.rows.move(source, target)
+
+
+def _rows_of(slots: Sequence[Slot]) -> slice:
+    """The rows of slots that lie side by side."""
+    first = slots[0].row
+    assert first is not None
+    return slice(first, first + len(slots))

@@ -8,6 +8,7 @@ A job goes through up to three phases, which are its batch keys: `encode` (its r
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -34,6 +35,8 @@ from oscine.families.audio8.slots import Audio8Inputs, Slot, SlotTable, Snapshot
 from oscine.layers.exact import ExactRule, check_exact
 from oscine.seeds import derive_seed
 from oscine.types import AudioInput, Job, StepOut
+
+log = logging.getLogger(__name__)
 
 MAX_DECODE_BATCH = 256
 PREFIX_STORE_BYTES = 128 * 2**20
@@ -201,15 +204,36 @@ class Audio8StepModel:
     # The batch
 
     def _decode(self, slots: Sequence[Slot]) -> list[StepOut]:
-        """One frame for each slot, in calls of the sizes the rule allows."""
+        """One frame for each slot, in calls of the sizes the rule allows.
+
+        The slots of a call that breaks are put back to where they were and run one by one, so that a fault ends the
+        job that has it and no other.
+        """
         first = self._table.bring_to_the_end(slots)
         results: dict[int, StepOut] = {}
+        broken: list[Slot] = []
         for size in self.rule.call_sizes(len(slots)):
             part = self._table.active[first : first + size]
-            outs = self._emit(part, first, *self._advance(part, first))
-            results.update((id(slot), out) for slot, out in zip(part, outs, strict=True))
+            before = self._table.mark(part)
+            try:
+                outs = self._emit(part, first, *self._advance(part, first))
+            except Exception as error:
+                log.warning("a step of %d jobs failed (%r); each is stepped by itself", len(part), error)
+                self._table.put_back(before)
+                broken.extend(part)
+            else:
+                results.update((id(slot), out) for slot, out in zip(part, outs, strict=True))
             first += size
+        results.update((id(slot), self._decode_alone(slot)) for slot in broken)
         return [results[id(slot)] for slot in slots]
+
+    def _decode_alone(self, slot: Slot) -> StepOut:
+        first = self._table.bring_to_the_end([slot])
+        try:
+            return self._emit([slot], first, *self._advance([slot], first))[0]
+        except Exception as error:
+            slot.failed = True
+            return StepOut(error=error)
 
     def _advance(self, slots: Sequence[Slot], first: int) -> tuple[Tensor, Tensor]:
         """Feeds the pending columns of the slots in the rows from `first` on; padding rows come along."""
@@ -226,19 +250,19 @@ class Audio8StepModel:
 
     def _emit(self, slots: Sequence[Slot], first: int, final: Tensor, fast_hidden: Tensor) -> list[StepOut]:
         """Draws a frame for the slots in the rows from `first` on; final and fast_hidden hold padding behind them."""
-        table, rows = self._table.rows, slice(first, first + final.shape[0])
-        drawing = [(first + i, slot.generator) for i, slot in enumerate(slots) if slot.inputs.sampling.do_sample]
+        table, rows = self._table, slice(first, first + final.shape[0])
+        drawing = [slot for slot in slots if slot.inputs.sampling.do_sample]
         table.draw_noise(drawing, rows)
-        best = [slot.inputs.sampling.top_k for slot in slots if slot.inputs.sampling.do_sample]
-        sampling = table.sampling(
+        best = [slot.inputs.sampling.top_k for slot in drawing]
+        sampling = table.rows.sampling(
             rows,
             end_allowed=self._end_allowed(slots, rows),
             best=max(best) if best and min(best) > 0 else None,
             greedy=not drawing,
         )
         drawn = self._draw(final, fast_hidden, sampling, self.rule.pair_sizes(final.shape[0]))
-        table.push(slice(first, first + len(slots)), drawn[: len(slots), 2:])
         host = drawn.cpu()
+        table.push(slots, drawn[: len(slots), 2:])
         heads = host[:, :2].tolist()
         return [self._settle(slot, *heads[index], codes=host[index, 2:]) for index, slot in enumerate(slots)]
 

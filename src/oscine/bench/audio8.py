@@ -6,6 +6,7 @@ import queue
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from oscine.families.audio8.family import Audio8Family
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds
 from oscine.families.audio8.slots import Audio8Inputs
+from oscine.families.audio8.steps import Audio8StepModel
 from oscine.families.audio8.weights import load_codec, load_language_model, prepare_steps
 from oscine.layers.half import HalfLinear
 from oscine.types import AudioChunk, Done, Event, Failed, Job
@@ -68,7 +70,7 @@ class Audio8Workload:
         device = self.model.device
         rounds = self._rounds()
         audio_s = self.frames / self.family.capabilities.frame_rate
-        step_s = self._step_seconds()
+        step_s, simple_step_s = self._step_seconds()
         bandwidth = memory_bandwidth(device)
         decode = self._decode_seconds()
         total = summary([r["total_s"] for r in rounds])
@@ -80,6 +82,7 @@ class Audio8Workload:
             "ttfa_s": summary([r["ttfa_s"] for r in rounds]),
             "frames_per_s": self.batch * self.frames / total["p50"],
             "lm_step_s": summary(step_s),
+            "compiled_step_speedup": summary(simple_step_s)["p50"] / summary(step_s)["p50"] if simple_step_s else None,
             "lm_bytes_per_step": self._bytes_per_step(),
             "memory_bandwidth": bandwidth,
             "bandwidth_share": self._bytes_per_step() / summary(step_s)["p50"] / bandwidth,
@@ -118,17 +121,25 @@ class Audio8Workload:
         inputs = Audio8Inputs(prompt=PromptIds(before=before, after=after), min_new_frames=self.frames + 1)
         return Job(id=f"bench.{number}", inputs=inputs, seed=number, max_frames=self.frames, memory=0)
 
-    def _step_seconds(self) -> list[float]:
-        """Wall times of decode steps of the whole batch, codec left out."""
-        steps = self.family.step_model()
+    def _step_seconds(self) -> tuple[list[float], list[float]]:
+        """Wall times of decode steps of the whole batch, codec left out; where compiled steps are used also those of
+        the path they stand for, in turn with them."""
+        models = [self.family.step_model()]
+        if self.model.native is not None:
+            models.append(Audio8StepModel(self.model, use_native=False))
         jobs = [self._job(number) for number in range(self.batch)]
-        for job in jobs:
-            steps.admit(job)
-            steps.step([job])
-        times = [seconds(lambda: steps.step(jobs), self.model.device) for _ in range(self.frames)]
-        for job in jobs:
-            steps.release(job)
-        return times[1:]
+        for steps in models:
+            for job in jobs:
+                steps.admit(job)
+                steps.step([job])
+        times: list[list[float]] = [[], []]
+        for _ in range(self.frames):
+            for steps, own in zip(models, times, strict=False):
+                own.append(seconds(partial(steps.step, jobs), self.model.device))
+        for steps in models:
+            for job in jobs:
+                steps.release(job)
+        return times[0][1:], times[1][1:]
 
     def _bytes_per_step(self) -> int:
         """Weights a decode step must read: the slow model once, the fast model at each position of the frame."""

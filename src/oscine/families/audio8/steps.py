@@ -46,7 +46,8 @@ CODES_STORE_BYTES = 8 * 2**20
 class Audio8StepModel:
     """Implements `oscine.types.StepModel` for one language model and the codec that encodes its references.
 
-    `codec` None: codes of references can be given, audio cannot. `rule` None: it is measured here.
+    `codec` None: codes of references can be given, audio cannot. `rule` None: it is measured here. `use_native` False
+    leaves the model's compiled steps aside.
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class Audio8StepModel:
         *,
         rule: ExactRule | None = None,
         prefix_store_bytes: int = PREFIX_STORE_BYTES,
+        use_native: bool = True,
     ) -> None:
         self.model = model
         self.codec = codec
-        native = model.native
+        native = model.native if use_native else None
         self._run = native.advance if native else model.advance
         self._draw = native.draw if native else FrameDrawer(model)
         self.rule = rule or (native.rule if native else _measured_rule(model))

@@ -14,7 +14,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = Path("src/oscine/families/audio8/native.c")
-FLAGS = ("-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-shared")
+FLAGS = (
+    *("-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-shared"),
+    "-ffp-contract=off",  # a compiler that fuses here and not there would give rows other bits in other company
+)
 VARIANTS = {"": (), "_avx2": ("-march=x86-64-v3",), "_avx512": ("-march=x86-64-v4",)}
 """Suffix of the library → flags; which one is loaded is chosen when it runs."""
 
@@ -25,7 +28,7 @@ class NativeBuildHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compiles, and makes a wheel that holds libraries one for this system."""
+        """Compiles; a wheel with libraries in it is for this system alone."""
         if self.target_name != "wheel" or os.environ.get("OSCINE_NATIVE") == "0":
             return
         libraries = compile_native(Path(self.root))

@@ -186,9 +186,7 @@ def _print(report: dict[str, Any]) -> None:
     print(f"oscine {machine['oscine']}, python {machine['python']}, torch {machine['torch']}, {machine['system']}")
     print(f"device      {machine['device']}, {machine['cpus']} CPUs, {machine['threads']} threads")
     print(f"cpu         {machine['cpu_capability']} ({' '.join(machine['cpu_features']) or 'features not listed'})")
-    missing = (
-        "not compiled, the bundled voice takes two to three times as long; install a C compiler, then oscine again"
-    )
+    missing = "not compiled or OSCINE_NATIVE=0, the bundled voice takes two to three times as long: docs/audio8.md"
     print(f"steps       {'compiled' if machine['compiled_steps'] else missing}")
     free = machine["free_bytes"]
     print(f"memory      {'unknown' if free is None else human_bytes(free) + ' free'}")

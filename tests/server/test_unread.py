@@ -27,7 +27,13 @@ BUFFER = 4096
 BUFFERED = 48_000
 """More bytes than the kernels hold; the server itself holds more on their way."""
 TEXT = " ".join(f"Sentence number {n} is here, and it goes on for a little while longer." for n in range(4))
-FIELDS: dict[str, Any] = {"input": TEXT, "max_new_tokens": 60, "response_format": "pcm", "sample_rate": 48000}
+FIELDS: dict[str, Any] = {
+    "input": TEXT,
+    "seed": 7,
+    "max_new_tokens": 60,
+    "response_format": "pcm",
+    "sample_rate": 48000,
+}
 MODES: tuple[dict[str, Any], ...] = ({}, {"stream_format": "sse"}, {"stream": False})
 SETTINGS = ServerSettings(send_timeout_s=0.5, max_requests=1)
 

@@ -56,6 +56,8 @@ CONFIG = CodecConfig(
 )
 SEED = 1
 BATCH, SEGMENT_FRAMES, SKIPPED_FRAMES = 4, 40, 4  # the first frames lack their past and are not compared
+ONSET_SHARE = 0.25
+"""Of the batches: they start as an utterance of the language model does, which has no past, and are compared whole."""
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 1e-2, 0.998
 DISCRIMINATOR_RATE, DISCRIMINATOR_ALONE = 2e-3, 150
 JUDGED_SAMPLES = 24000  # of each segment, for the discriminator
@@ -136,9 +138,9 @@ class Trainer:
 
     def train_step(self, progress: float, log: Log, *, judge: bool) -> None:
         """One optimiser step on one batch, with the discriminator if `judge`."""
-        batch, skip = self._draw(BATCH), SKIPPED_FRAMES * FRAME
-        features, phase, envelope = self._middle(batch)
-        output, audio = audio_from(self.codec, features)[..., skip:], batch.audio[..., skip:]
+        batch, skipped = self._draw(BATCH)
+        features, phase, envelope = self._middle(batch, skipped)
+        output, audio = (x[..., skipped * FRAME :] for x in (audio_from(self.codec, features), batch.audio))
         mel, magnitude = self.spectral(output, audio)
         wave, judged = self.wave(output, audio), self.judged >= DISCRIMINATOR_ALONE
         total = (JUDGED_MEL_WEIGHT if judged else MEL_WEIGHT) * mel
@@ -156,21 +158,24 @@ class Trainer:
 
     def first_step(self, progress: float, log: Log) -> None:
         """One optimiser step of the first half alone, on what its features should hold."""
-        _, phase, envelope = self._middle(self._draw(FIRST_BATCH))
+        _, phase, envelope = self._middle(*self._draw(FIRST_BATCH))
         log.add(phase=phase, envelope=envelope, norm=self._descend(phase + envelope, progress))
 
-    def _draw(self, batch: int) -> Segment:
-        drawn = self.segments.draw(self.generator, batch, SEGMENT_FRAMES, PHASE_HOP)
-        return Segment(**{name: value.to(self.device) for name, value in vars(drawn).items()})
+    def _draw(self, batch: int) -> tuple[Segment, int]:
+        """Random segments, and how many frames of them are not compared."""
+        onset = float(torch.rand((), generator=self.generator)) < ONSET_SHARE
+        drawn = self.segments.draw(self.generator, batch, SEGMENT_FRAMES, PHASE_HOP, onset=onset)
+        moved = Segment(**{name: value.to(self.device) for name, value in vars(drawn).items()})
+        return moved, 0 if onset else SKIPPED_FRAMES
 
-    def _middle(self, batch: Segment) -> tuple[Tensor, Tensor, Tensor]:
+    def _middle(self, batch: Segment, skipped: int) -> tuple[Tensor, Tensor, Tensor]:
         """(features, error of the phase, error of the envelope)."""
         latents, features = middle_features(self.codec, batch.codes)
-        at = SKIPPED_FRAMES * FRAME // PHASE_HOP
+        at = skipped * FRAME // PHASE_HOP
         phase = self.head(features[..., at:], batch.phase[:, at:], batch.voiced[:, at:])
         early, late = self.envelopes
         target = early.target(batch.audio)
-        at = SKIPPED_FRAMES * FRAME // ENVELOPE_HOP
+        at = skipped * FRAME // ENVELOPE_HOP
         return features, phase, 0.5 * (early(latents, target, at) + late(features, target, at))
 
     def _descend(self, loss: Tensor, progress: float, share: float = 1.0) -> Tensor:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from training.dataset import Clips, load_clips
-from training.factors import DELAY, FRAME, PITCHED_HZ, pitch_curves
+from training.factors import DELAY, FRAME, PITCHED_HZ, pitch_curves, read_codebook, speech_frames
 from training.prosody import PITCH_HOP
 
 
@@ -31,18 +31,24 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A folder of clips, their codes by clip index, and (pitch, phase) curves by id."""
+    """A folder of clips, their codes by clip index, (pitch, phase) curves by id, loudness centres [128, 2]."""
 
     clips: Clips
     codes: dict[int, Tensor]
     curves: dict[str, tuple[np.ndarray, np.ndarray]]
+    centres: Tensor
 
     @classmethod
     def load(cls, data: Path, cache: Path, codes: Path, prosody: Path) -> Source:
         """Everything of one data folder; clips without codes are left out."""
         clips, stored = load_clips(data, cache), load_file(codes)
         known = {i: stored[name].long() for i, name in enumerate(clips.ids) if name in stored}
-        return cls(clips=clips, codes=known, curves=pitch_curves(prosody))
+        return cls(clips=clips, codes=known, curves=pitch_curves(prosody), centres=read_codebook(codes)[1])
+
+    def spoken(self, index: int) -> range:
+        """The frames of clip `index` that the language model would speak, and those in which their sound comes out."""
+        kept = speech_frames(self.codes[index], self.centres)
+        return range(kept.start, kept.stop + DELAY)
 
     def cut(self, index: int, first: int, frames: int, hop: int) -> Segment:
         """Frames `first` to `first + frames` of clip `index`; beyond its ends there is silence."""
@@ -69,22 +75,44 @@ class Source:
 
 
 class Segments:
-    """Draws batches from all sources, every frame equally likely."""
+    """Draws batches from all sources: every spoken frame is equally likely, the first and last of a clip too."""
 
     def __init__(self, sources: Sequence[Source], held_out_every: int) -> None:
         pairs = [(source, index) for source in sources for index in source.codes]
         self.trained = [pair for i, pair in enumerate(pairs) if i % held_out_every]
         self.held_out = [pair for i, pair in enumerate(pairs) if i % held_out_every == 0]
-        self.lengths = np.array([source.codes[index].shape[1] for source, index in self.trained])
+        self.spoken = [source.spoken(index) for source, index in self.trained]
+        self.edges = np.cumsum([len(frames) for frames in self.spoken])
 
-    def draw(self, generator: torch.Generator, batch: int, frames: int, hop: int) -> Segment:
-        """A batch of random segments; `hop` is the spacing of the phase track in samples."""
-        spans = np.maximum(self.lengths + DELAY - frames + 1, 1)
-        edges = np.cumsum(spans)
-        picks = torch.randint(0, int(edges[-1]), (batch,), generator=generator).numpy()
-        chosen = np.searchsorted(edges, picks, side="right")
-        parts = []
-        for pick, number in zip(picks, chosen, strict=True):
+    def draw(self, generator: torch.Generator, batch: int, frames: int, hop: int, *, onset: bool = False) -> Segment:
+        """A batch of random segments; `hop` is the spacing of the phase track in samples.
+
+        Where a clip ends another one begins, as if all were on one tape, in another order each time. With `onset` each
+        segment starts where an utterance starts.
+        """
+        rows = [self._tape(generator, frames, hop, onset) for _ in range(batch)]
+        return _joined(rows, dim=0)
+
+    def _tape(self, generator: torch.Generator, frames: int, hop: int, onset: bool) -> Segment:
+        place = _random(generator, int(self.edges[-1]))
+        number = int(np.searchsorted(self.edges, place, side="right"))
+        left = int(self.edges[number]) - place
+        if onset:
+            number = _random(generator, len(self.trained))
+            left = len(self.spoken[number])
+        parts, missing = [], frames
+        while missing:
             source, index = self.trained[number]
-            parts.append(source.cut(index, int(pick - (edges[number] - spans[number])), frames, hop))
-        return Segment(**{name: torch.cat([getattr(p, name) for p in parts]) for name in vars(parts[0])})
+            count = min(missing, left)
+            parts.append(source.cut(index, self.spoken[number].stop - left, count, hop))
+            number = _random(generator, len(self.trained))
+            missing, left = missing - count, len(self.spoken[number])
+        return _joined(parts, dim=-1)
+
+
+def _random(generator: torch.Generator, below: int) -> int:
+    return int(torch.randint(0, below, (), generator=generator))
+
+
+def _joined(parts: Sequence[Segment], dim: int) -> Segment:
+    return Segment(**{name: torch.cat([getattr(part, name) for part in parts], dim=dim) for name in vars(parts[0])})

@@ -44,6 +44,8 @@ PITCHED_HZ = 50.0
 """Below this the teacher's pitch curve means no voice."""
 
 QUIETEST_DB, LOUDNESS_DB = -70.0, 12.0  # floor, and the scale of one unit
+LEAD, TAIL = 1, 6  # frames of silence around speech that the language model speaks
+SPEECH_RANGE = 2.8  # units of LOUDNESS_DB below the loudest half frame: what is no silence
 SILENCE = "<silence>"
 
 
@@ -161,6 +163,13 @@ def pitch_curves(path: Path) -> dict[str, tuple[npt.NDArray[np.float32], npt.NDA
     pitch, phase, starts = content["pitch"], content["phase"], content["starts"]
     spans = zip(content["ids"].tolist(), starts[:-1], starts[1:], strict=True)
     return {name: (pitch[a:b], phase[a:b]) for name, a, b in spans}
+
+
+def speech_frames(codes: Tensor, centres: Tensor) -> slice:
+    """The frames of a clip from LEAD before its first sound to TAIL behind its last, by codes [C, frame]."""
+    levels = centres[codes[LOUDNESS_CODEBOOK] - LOUDNESSES.start].amax(dim=1)
+    loud = (levels > levels.max() - SPEECH_RANGE).nonzero().flatten()
+    return slice(max(0, int(loud[0]) - LEAD), min(codes.shape[1], int(loud[-1]) + 1 + TAIL))
 
 
 def read_codebook(path: Path) -> tuple[list[str], Tensor]:

@@ -15,15 +15,13 @@ from oscine.families.audio8.prompt import PromptBuilder, frame_columns, text_col
 from oscine.text.frontend import get_frontend
 from training.alignment import align, frame_places
 from training.dataset import read_meta
-from training.factors import ADVANCES, BENDS, FRAME, LOUDNESS_CODEBOOK, LOUDNESSES, SOUNDS, read_codebook
+from training.factors import ADVANCES, BENDS, FRAME, LOUDNESSES, SOUNDS, read_codebook, speech_frames
 from training.mismatch import MAX_MISMATCH, mismatch
 from training.tokenizer import FRONTEND, build_tokenizer
 
 SPEAKER = "<|speaker:0|>"
 SPEAKER_ID, SPACE_ID = (build_tokenizer().token_to_id(token) for token in (SPEAKER, " "))
 PROMPT_SUFFIX = 5  # tokens behind the text: `<|im_end|>`, line break, `<|im_start|>`, role, `<|voice|>`
-LEAD, TAIL = 1, 6  # frames of silence kept at both ends
-SPEECH_RANGE = 2.8  # units of 12 dB below the loudest half frame: what is no silence
 HELD_OUT_EVERY = 40
 IGNORED = -100
 CORRUPTED = {0: SOUNDS, 1: SOUNDS, 2: ADVANCES, 4: LOUDNESSES, 5: BENDS}
@@ -113,13 +111,6 @@ def make_utterance(record: dict, codes: Tensor, kept: slice, prompts: PromptBuil
         places=torch.from_numpy(places[kept]) + first,
         start=kept.start,
     )
-
-
-def speech_frames(codes: Tensor, centres: Tensor) -> slice:
-    """The frames of a clip from LEAD before its first sound to TAIL behind its last, by codes [C, frame]."""
-    levels = centres[codes[LOUDNESS_CODEBOOK] - LOUDNESSES.start].amax(dim=1)
-    loud = (levels > levels.max() - SPEECH_RANGE).nonzero().flatten()
-    return slice(max(0, int(loud[0]) - LEAD), min(codes.shape[1], int(loud[-1]) + 1 + TAIL))
 
 
 def cropped(utterance: Utterance, generator: torch.Generator) -> Utterance:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +22,20 @@ from training.factors import (
     BENDS,
     DELAY,
     FRAME,
+    LEAD,
     LOUDNESSES,
     PHASES,
     SOUNDS,
+    TAIL,
     clip_codes,
     code_features,
     loudness,
     nearest_loudness,
     phase_codes,
     sounds,
+    speech_frames,
 )
 from training.heads import PHASE_HOP, PhaseHead
-from training.lm_data import LEAD, TAIL, speech_frames
 from training.losses import WaveLoss
 from training.plans import features, plan_codes
 from training.prosody import PITCH_HOP, Prosody
@@ -158,7 +162,59 @@ def make_source(tmp_path: Path, frames: int = 30, clips: int = 4) -> Source:
         clips=held,
         codes=dict.fromkeys(range(clips), codes),
         curves={name: (np.full(len(phase), 120.0), phase) for name in ids},
+        centres=CENTRES,
     )
+
+
+def numbered_source(lengths: Sequence[int], silent: int = 5) -> Source:
+    """Clips of so many spoken frames between `silent` ones, each frame with a first sound of its own."""
+    frames = [length + 2 * silent for length in lengths]
+    starts = np.cumsum([0, *frames])
+    codes = {}
+    for i, length in enumerate(lengths):
+        spoken = torch.zeros(frames[i], dtype=torch.bool)
+        spoken[silent : silent + length] = True
+        codes[i] = torch.zeros(6, frames[i], dtype=torch.long)
+        codes[i][0] = torch.arange(int(starts[i]), int(starts[i + 1]))
+        codes[i][4] = LOUDNESSES.start + torch.where(spoken, 1, 0)
+    centres = torch.zeros(len(LOUDNESSES), 2)
+    centres[1] = 5.0
+    ids = [f"c{i}" for i in range(len(lengths))]
+    silence = np.zeros(1, dtype=np.float32), np.zeros(1, dtype=np.float32)
+    audio = np.repeat(np.arange(1, starts[-1] + 1), FRAME).astype(np.int16)
+    return Source(
+        clips=Clips(audio=audio, starts=starts * FRAME, ids=ids),
+        codes=codes,
+        curves=dict.fromkeys(ids, silence),
+        centres=centres,
+    )
+
+
+def test_every_spoken_frame_is_drawn_equally_often() -> None:
+    source = numbered_source([40, 3, 12, 25])
+    segments = Segments([source], held_out_every=100)  # clip 0 is held out
+    generator = torch.Generator().manual_seed(1)
+    drawn = torch.cat([segments.draw(generator, 8, 16, PHASE_HOP).codes[:, 0].flatten() for _ in range(400)])
+    spoken = torch.cat([source.codes[i][0, 5 - LEAD : -5] for i in (1, 2, 3)])
+    counts = torch.tensor([int((drawn == number).sum()) for number in spoken])
+    assert not (drawn < 50).any()
+    assert (counts / counts.float().mean() - 1).abs().max() < 0.2
+
+
+def test_a_segment_that_starts_an_utterance_starts_like_one_and_goes_on_with_others() -> None:
+    source = numbered_source([40, 3, 12, 25])
+    segments = Segments([source], held_out_every=100)
+    starts = {int(source.codes[i][0, 5 - LEAD]) for i in (1, 2, 3)}
+    drawn = segments.draw(torch.Generator().manual_seed(1), 60, 30, PHASE_HOP, onset=True)
+    assert set(drawn.codes[:, 0, 0].tolist()) == starts
+    level = (drawn.audio.reshape(60, 30, FRAME)[..., 0] * 32768).round().long()
+    for codes, heard in zip(drawn.codes[:, 0].tolist(), level.tolist(), strict=True):
+        breaks = [at for at in range(1, 30) if codes[at] not in (codes[at - 1], codes[at - 1] + 1)]
+        assert all(codes[at] in starts for at in breaks)
+        for begin, end in itertools.pairwise([0, *breaks, 30]):
+            sounds_then = [codes[begin] + at - DELAY + 1 for at in range(end - begin)]
+            assert heard[begin:end] == sounds_then
+    assert any(len(set(row)) > 20 for row in drawn.codes[:, 0].tolist())
 
 
 def test_a_segment_pairs_codes_with_the_sound_they_become(tmp_path: Path) -> None:

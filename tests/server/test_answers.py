@@ -22,7 +22,7 @@ from oscine.server.models import ModelRegistry, ModelSpec
 from oscine.server.state import ServerSettings
 from tests.unit.audex_models import wordy_folder
 
-from .conftest import AUDEX, reference_wav, serving, wait_until
+from .conftest import AUDEX, UNTOLD_S, reference_wav, serving, wait_until
 
 HEARD = {"type": "input_audio", "input_audio": {"data": base64.b64encode(reference_wav()).decode(), "format": "wav"}}
 ASKED = {"type": "text", "text": "What is this?"}
@@ -52,7 +52,7 @@ def registry_of(folder: Path) -> ModelRegistry:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    with serving(create_app(registry_of(folder), ServerSettings(max_audio_s=2.0))) as url:
+    with serving(create_app(registry_of(folder), ServerSettings(max_audio_s=2.0, progress_s=UNTOLD_S))) as url:
         yield url
 
 

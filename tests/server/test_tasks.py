@@ -31,7 +31,7 @@ def url(families_url: str) -> str:
 
 @pytest.fixture
 def web(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=60) as client:
+    with httpx.Client(base_url=url, timeout=300) as client:
         yield client
 
 

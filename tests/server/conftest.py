@@ -81,7 +81,7 @@ def ready(base: str) -> bool:
         return False
 
 
-def wait_until(condition: Any, seconds: float = 10.0) -> None:
+def wait_until(condition: Any, seconds: float = 60.0) -> None:
     """Returns once `condition()` holds; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -74,7 +74,7 @@ def kept_busy(url: str) -> Iterator[None]:
         thread.start()
     try:
         with httpx.Client(base_url=url, timeout=60) as client:
-            wait_until(lambda: series(client)["oscine_running"] > 0, 60)
+            wait_until(lambda: series(client)["oscine_running"] > 0)
         yield
     finally:
         stop.set()

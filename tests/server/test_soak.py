@@ -146,8 +146,8 @@ def storm(url: str, expected: Sequence[bytes], count: int, seed: int, modes: Seq
 
 def settle(state: ServerState) -> None:
     """Returns once the server is idle and nothing of any request is left; fails if that never comes."""
-    wait_until(lambda: idle(state), 60)
-    wait_until(lambda: sum(alive().values()) <= FEW, 60)
+    wait_until(lambda: idle(state))
+    wait_until(lambda: sum(alive().values()) <= FEW)
 
 
 def idle(state: ServerState) -> bool:

@@ -188,5 +188,5 @@ def test_leaving_cancels_what_is_being_spoken(base_url: str, app: Any) -> None:
         tell(socket, "input.done")
         hear(socket)
         assert state.models.stats().running
-    wait_until(lambda: not state.models.stats().running and not state.models.stats().waiting, 5)
+    wait_until(lambda: not state.models.stats().running and not state.models.stats().waiting)
     wait_until(lambda: state.active == 0)

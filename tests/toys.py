@@ -19,6 +19,8 @@ HOP = 4
 class HoldDecoder:
     """Each frame's first value becomes HOP samples, one frame late (it looks ahead by one frame)."""
 
+    warm_up = 0
+
     def __init__(self) -> None:
         self._late: list[float] = []
 

@@ -25,7 +25,7 @@ from oscine.families.audio8.codec_layers import ResidualUnit
 from training.coded import Segment, Segments, Source
 from training.common import Log, average_into, learning_rate, save
 from training.discriminator import Discriminator, discriminator_loss, generator_losses
-from training.factors import CODEBOOK_SIZE, FRAME, NUM_CODEBOOKS, code_features, read_codebook
+from training.factors import CODEBOOK_SIZE, DELAY, FRAME, NUM_CODEBOOKS, code_features, read_codebook
 from training.fast_conv import use_fast_kernels
 from training.heads import ENVELOPE_HOP, PHASE_BLOCK, PHASE_HOP, EnvelopeHead, PhaseHead
 from training.losses import SpectralLoss, WaveLoss
@@ -53,6 +53,7 @@ CONFIG = CodecConfig(
     post_n_local_heads=4,
     post_intermediate_size=768,
     quantizer_window=24,
+    warm_up_frames=DELAY,
 )
 SEED = 1
 BATCH, SEGMENT_FRAMES, SKIPPED_FRAMES = 4, 40, 4  # the first frames lack their past and are not compared

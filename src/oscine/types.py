@@ -297,6 +297,9 @@ class AtomicSteps:
 class Decoder(Protocol):
     """Turns one job's frames into samples, with state; chunk borders never change the samples."""
 
+    warm_up: int
+    """Samples at its start that come before what the first frame describes; the engine drops them unheard."""
+
     def push(self, frames: Sequence[Any]) -> Samples:
         """Samples that are settled once `frames` are added; may be empty when the codec looks ahead."""
 
@@ -308,6 +311,7 @@ class SideDecoder(ABC):
     """A `Decoder` that may work in another thread, beside the step model, where `works_beside` is true."""
 
     works_beside: bool
+    warm_up: int = 0
 
     @abstractmethod
     def push(self, frames: Sequence[Any]) -> Samples:
@@ -320,6 +324,8 @@ class SideDecoder(ABC):
 
 class TextDecoder(ABC):
     """A `Decoder` of answers in words: its frames are tokens that nobody hears, so that its samples are none."""
+
+    warm_up: int = 0
 
     @abstractmethod
     def push(self, frames: Sequence[Any]) -> Samples:
@@ -336,6 +342,8 @@ class TextDecoder(ABC):
 
 class JointDecoder(ABC):
     """A `Decoder` that can work on the frames of several jobs at once; a job's samples do not depend on the others."""
+
+    warm_up: int = 0
 
     @abstractmethod
     def push(self, frames: Sequence[Any]) -> Samples:

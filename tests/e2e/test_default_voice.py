@@ -42,6 +42,18 @@ def test_streamed_equals_generated_and_a_seed_repeats(voice: oscine.Model) -> No
     np.testing.assert_array_equal(streamed, whole)
 
 
+@pytest.mark.parametrize("text", ["Good morning.", "Apples are red.", "Yes."])
+def test_nothing_is_heard_before_the_voice_but_silence(voice: oscine.Model, text: str) -> None:
+    """The codec's cold start, 100 ms that no code describes, used to be heard as a click."""
+    result = voice.generate(text, seed=3)
+    (piece,) = result.pieces
+    codec = json.loads((bundled_folder() / "config.json").read_text(encoding="utf-8"))
+    frame = codec["codec_frame_size"]
+    assert len(result.audio) == (piece.num_frames - codec["codec_config"]["warm_up_frames"]) * frame
+    first = result.audio[: result.sample_rate // 40]
+    assert np.abs(first).max() < 0.003  # -50 dBFS
+
+
 @pytest.mark.parametrize("text", ["Hi!", "a", "No", "1984", "SHOUTED WORDS", 'He said: "well,\n\nso what?" 🙂 Fine.'])
 def test_short_and_odd_texts_end_by_themselves_within_their_budget(voice: oscine.Model, text: str) -> None:
     result = voice.generate(text, seed=2)

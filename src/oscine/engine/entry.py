@@ -46,6 +46,7 @@ class Entry:
         self._submitted = time.perf_counter()
         self._started = self._first_audio = self._submitted
         self._samples_out = 0
+        self._warm_up = 0  # samples that are still to be dropped
         self._guard = CodeGuard(job.guard) if job.guard else None
         self._held: list[Any] = []
         self._restart_point: object | None = None  # set while the guard is suspicious
@@ -77,6 +78,7 @@ class Entry:
         self.model.admit(self.job)
         self._in_model = True
         decoder = self.family.open_decoder(self.job)
+        self._warm_up = decoder.warm_up
         self._teller = decoder if isinstance(decoder, TextDecoder) else None
         sizes = (1,) if self._teller else self.family.chunk_sizes()
         self._grid = GridDecoder(decoder, sizes, worker, self.family.capabilities.frame_rate or 0.0)
@@ -144,7 +146,10 @@ class Entry:
             self._hand_out(samples)
         self._tell()
         if self._finishing is not None and self.grid.is_idle:
-            self._end(self._done(self._finishing))
+            if self.grid.decoder.warm_up and not self._samples_out:
+                self.fail(NoAudio(f"{len(self.job.frames)} frames give no audio yet; allow more, or try another seed"))
+            else:
+                self._end(self._done(self._finishing))
 
     def _tell(self) -> None:
         """Hands out words, if the job answers in words and has new ones."""
@@ -161,6 +166,10 @@ class Entry:
         self.take_samples(self.grid.decoder.push(run))
 
     def _hand_out(self, samples: Samples) -> None:
+        """Hands out what follows the decoder's warm-up: its cold start would be heard as a click in dead air."""
+        dropped = min(self._warm_up, len(samples))
+        self._warm_up -= dropped
+        samples = samples[dropped:]
         if not len(samples):
             return
         if not self._samples_out:

@@ -54,6 +54,8 @@ class SpeechStreamDecoder(JointDecoder):
 class SoundDecoder:
     """Codec frames to samples, all at the end: the codec is not causal."""
 
+    warm_up = 0
+
     def __init__(self, decoder: XCodecDecoder) -> None:
         self._decoder = decoder
         self._frames: list[Sequence[int]] = []

@@ -9,14 +9,17 @@ from typing import Any
 
 from oscine.errors import ConfigMismatch
 
-MAY_BE_ZERO = frozenset({"encoder_transformer_layers", "n_residual_codebooks", "pre_n_layer", "post_n_layer"})
+MAY_BE_ZERO = frozenset(
+    {"encoder_transformer_layers", "n_residual_codebooks", "pre_n_layer", "post_n_layer", "warm_up_frames"}
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodecConfig:
     """Dimensions of a codec; the defaults are the released one (AUDIO8 spec, section 2).
 
-    Rates and factors may have any length; `decoder_rates` must have the product of `encoder_rates`. Raises
+    `warm_up_frames` is by how many frames a stream's samples lag behind its codes: so many come first that no code
+    describes. Rates and factors may have any length; `decoder_rates` must have the product of `encoder_rates`. Raises
     ConfigMismatch when values do not fit each other.
     """
 
@@ -42,6 +45,7 @@ class CodecConfig:
     post_n_local_heads: int = 8
     post_intermediate_size: int = 1216
     quantizer_window: int = 128
+    warm_up_frames: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -36,7 +36,7 @@ Codes = npt.NDArray[np.int64]
 """[codebook, frame]"""
 
 CHUNK_SIZES = (2, 4, 8, 16)
-"""Frames of a job's decoder calls: the first audio leaves after two frames, later runs are long enough to be fast."""
+"""Frames heard of a job's decoder calls: audio leaves after the first two, later runs are long enough to be fast."""
 
 SUSPECT_S, FAIL_S, MAX_PERIOD_S, HOLD_S = 0.6, 2.5, 2.0, 3.6
 """The guard: from when a run is suspicious and failed, the longest loop, the longest budget that is held whole."""
@@ -96,8 +96,8 @@ class Audio8Family:
         return ""
 
     def chunk_sizes(self) -> tuple[int, ...]:
-        """Frames of a job's decoder calls."""
-        return CHUNK_SIZES
+        """Frames of a job's decoder calls; the first one makes the codec's warm-up besides."""
+        return CHUNK_SIZES[0] + self._config.codec.warm_up_frames, *CHUNK_SIZES[1:]
 
     def voices(self) -> Sequence[Voice]:
         """The voices the checkpoint was trained with, by speaker tag; the first one is the default."""
@@ -325,6 +325,7 @@ class Audio8Decoder(SideDecoder):
     def __init__(self, codec: Codec, device: torch.device) -> None:
         self._codec, self._device = codec, device
         self.works_beside = device.type == "cpu"
+        self.warm_up = codec.config.warm_up_frames * codec.config.frame_length
         self._state = codec.open_stream()
 
     @torch.inference_mode()

@@ -285,6 +285,8 @@ class _Wanted:
 class AuKDecoder:
     """Latents → samples; holds back the frames the decoder looks ahead."""
 
+    warm_up = 0
+
     def __init__(self, vae: AuKVAE) -> None:
         self._stream = vae.open_decoder()
         self._device, self._width = vae.global_mean.device, vae.config.latent_dim

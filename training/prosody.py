@@ -27,6 +27,7 @@ PITCH = "/encoder/Squeeze_output_0"
 ENERGY = "/encoder/Squeeze_1_output_0"
 PHASE = "/decoder/decoder/generator/m_source/l_sin_gen/Mul_4"
 PHASE_SCALE = 2.0 * np.pi
+CURVES = ("pitch", "phase", "energy")
 OUTPUTS = [DURATIONS, PITCH, PHASE, ENERGY]
 
 
@@ -110,8 +111,26 @@ def _cut(whole: Path, path: Path) -> None:
     partial.rename(path)
 
 
+def joined(curves: dict[str, Any] | None, ids: Sequence[str], parts: Sequence[Prosody]) -> dict[str, Any]:
+    """`curves` with those of more clips behind: `ids`, `starts` [clip + 1] into `pitch`, `phase` and `energy`."""
+    found: dict[str, Any] = {name: [getattr(part, name) for part in parts] for name in CURVES}
+    lengths = np.cumsum([len(part.pitch) for part in parts])
+    old = curves or {"ids": np.array([], dtype=str), "starts": np.zeros(1, dtype=np.int64)}
+    names = np.concatenate([old["ids"], np.array(ids, dtype=str)])
+    starts = np.concatenate([old["starts"], old["starts"][-1] + lengths])
+    values = {name: np.concatenate([*([curves[name]] if curves else []), *found[name]]) for name in CURVES}
+    return {"ids": names, "starts": starts, **values}
+
+
+def write_curves(path: Path, curves: dict[str, Any]) -> None:
+    """Writes the file of curves so that a crash leaves the old or the new one."""
+    partial = path.with_suffix(".part.npz")
+    np.savez(partial, **curves)
+    os.replace(partial, path)
+
+
 def read_folder(data: Path, cache: Path) -> dict[str, Any]:
-    """Arrays of all clips of a folder: `ids`, `starts` [clip + 1] into `pitch` and `phase`; odd clips are left out."""
+    """The curves of all clips of a folder, as `joined` arranges them; odd clips are left out."""
     rows = [json.loads(line) for line in (data / "meta.jsonl").read_text().splitlines()]
     readers: dict[str, ProsodyReader] = {}
     ids, parts = [], []
@@ -125,12 +144,7 @@ def read_folder(data: Path, cache: Path) -> dict[str, Any]:
             print(f"{row['id']}: {error}", flush=True)
         if number % 100 == 0:
             print(f"{number} of {len(rows)}", flush=True)
-    return {
-        "ids": np.array(ids),
-        "starts": np.cumsum([0, *(len(p.pitch) for p in parts)]),
-        "pitch": np.concatenate([p.pitch for p in parts]),
-        "phase": np.concatenate([p.phase for p in parts]),
-    }
+    return joined(None, ids, parts)
 
 
 def main() -> None:
@@ -140,9 +154,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="file for the curves")
     parser.add_argument("--cache", type=Path, default=Path("training/runs/cache"))
     options = parser.parse_args()
-    partial = options.out.with_suffix(".part.npz")
-    np.savez(partial, **read_folder(options.data, options.cache))
-    os.replace(partial, options.out)
+    write_curves(options.out, read_folder(options.data, options.cache))
 
 
 if __name__ == "__main__":

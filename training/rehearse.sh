@@ -15,7 +15,9 @@ run data --voice am_michael --hours 0.03 --seed 1 --out "$out/data"
 run data --out "$out/data" --check
 run prosody --data "$out/data" --out "$out/prosody.npz"
 run factors --data "$out/data" --cache "$out/clips" --prosody "$out/prosody.npz" --out "$out/codes.safetensors"
-run plans --hours 0.02 --seed 2 --codebook "$out/codes.safetensors" --data "$out/data" --exclude "$out/data" --out "$out/plans"
+run plans --hours 0.02 --seed 2 --exclude "$out/data" --out "$out/plans"
+run factors --data "$out/plans" --prosody "$out/plans/prosody.npz" --codebook "$out/codes.safetensors" \
+    --out "$out/plans/codes.safetensors"
 run codec --data "$out/data" --cache "$out/clips" --codes "$out/codes.safetensors" --prosody "$out/prosody.npz" \
     --out "$out/codec" --minutes 2 --judge-from 0.5
 run encoder --data "$out/data" --codes "$out/codes.safetensors" --prosody "$out/prosody.npz" --codec "$out/codec" \

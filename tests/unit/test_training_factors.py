@@ -37,8 +37,7 @@ from training.factors import (
 )
 from training.heads import PHASE_HOP, PhaseHead
 from training.losses import WaveLoss
-from training.plans import features, plan_codes
-from training.prosody import PITCH_HOP, Prosody
+from training.prosody import PITCH_HOP
 
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
@@ -124,22 +123,6 @@ def test_speech_is_kept_with_a_little_silence_at_both_ends() -> None:
     assert speech_frames(codes, centres) == slice(10 - LEAD, 15 + TAIL)
     codes[4, 26:] = LOUDNESSES.start + 7
     assert speech_frames(codes, centres) == slice(10 - LEAD, 30)
-
-
-def test_a_plan_has_the_codes_of_its_sounds_pitch_and_energy() -> None:
-    record = {"phonemes": "ha.", "durations": [2, 1, 3, 2, 2], "samples": 10 * 600}
-    number = {"<silence>": 0, "h": 1, "a": 2, ".": 3}
-    energy = np.repeat(np.array([0, 0, 1, 4, 4, 4, 0, 0, 0, 0], dtype=np.float32), 2)
-    phase = steady(100.0, 5)
-    found = Prosody(durations=(2, 1, 3, 2, 2), pitch=np.full(20, 100.0, np.float32), phase=phase, energy=energy)
-    weights = np.concatenate([np.zeros(4), np.full(4, 1.0)]).astype(np.float32)  # as loud as the energy says
-    centres = torch.cartesian_prod(torch.arange(12.0), torch.arange(11.0))[: len(LOUDNESSES)]
-    codes = plan_codes(record, found, number, centres, weights)
-    assert codes[:2].T.flatten().tolist() == [0, 0, 1, 2, 2, 2, 3, 3, 0, 0]
-    levels = centres[codes[4] - LOUDNESSES.start].flatten().tolist()
-    assert levels == [0, 0, 1, 4, 4, 4, 0, 0, 0, 0]
-    assert torch.equal(codes[2], phase_codes(phase, 5)[0])
-    assert features(codes[:2], energy, 4).shape == (10, 8)
 
 
 def make_source(tmp_path: Path, frames: int = 30, clips: int = 4) -> Source:

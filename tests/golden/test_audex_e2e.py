@@ -24,7 +24,7 @@ from oscine.families.audex.loading import AudexModel, load_model
 from oscine.families.audex.prompt import Kind, PromptEncoder, audio_prompt, generation_prompt, null_prompt
 from oscine.families.audex.sampling import Sampling
 from oscine.families.audex.speech_decoder import SpeechSession
-from oscine.families.audex.step_model import AudexStepModel
+from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.tta import PhaseTable
 from oscine.layers.exact import ExactRule
 from oscine.types import AudioChunk, Done, Event, Job, Request

@@ -12,7 +12,7 @@ import soundfile
 
 import oscine
 from oscine.cli.main import main
-from oscine.families.audex.decoders import AnswerDecoder, answer_text
+from oscine.families.audex.decoder import AnswerDecoder, answer_text
 from oscine.types import AudioInput, Request
 from tests.unit.audex_models import tiny_folder, wordy_folder
 

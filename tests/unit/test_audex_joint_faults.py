@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oscine.engine.engine import Engine
 from oscine.errors import NonFiniteOutput
-from oscine.families.audex.decoders import SpeechStreamDecoder
+from oscine.families.audex.decoder import SpeechStreamDecoder
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.lanes import LaneKV
 from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder

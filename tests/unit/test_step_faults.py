@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import GenerationError
-from oscine.families.audex import step_model as audex_steps
+from oscine.families.audex import steps as audex_steps
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.sampling import Sampling, draw
 from oscine.families.audio8.steps import Audio8StepModel

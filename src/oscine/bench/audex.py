@@ -18,13 +18,13 @@ from oscine.bench.weights import filled
 from oscine.families.audex import tokens, tta
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import DenseConfig
-from oscine.families.audex.decoders import SpeechStreamDecoder
+from oscine.families.audex.decoder import SpeechStreamDecoder
 from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.family import LATER_CHUNKS, SPEECH, exact_rule
 from oscine.families.audex.jobs import LMJob
 from oscine.families.audex.loading import AudexModel, load_model, wide_dtype
 from oscine.families.audex.speech_decoder import SpeechDecoder
-from oscine.families.audex.step_model import AudexStepModel
+from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import XCodecDecoder
 from oscine.layers.exact import ExactRule
 from oscine.layers.int8 import hold_int8

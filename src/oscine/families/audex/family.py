@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oscine.audio.resample import resample, resampled_length
 from oscine.errors import GenerationError, InvalidRequest, UnknownVoice, UnsupportedFeature
-from oscine.families.audex.decoders import AnswerDecoder, SoundDecoder, SpeechStreamDecoder, answer_text
+from oscine.families.audex.decoder import AnswerDecoder, SoundDecoder, SpeechStreamDecoder, answer_text
 from oscine.families.audex.frontend import SAMPLE_RATE, cut_clips, log_mel, normalize, num_clips
 from oscine.families.audex.heads import MIN_RUN
 from oscine.families.audex.jobs import Deferred, JobMaker, LMJob
@@ -26,7 +26,7 @@ from oscine.families.audex.prompt import (
     generation_prompt,
 )
 from oscine.families.audex.sampling import Sampling
-from oscine.families.audex.step_model import AudexStepModel
+from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import MAX_FRAMES
 from oscine.layers.exact import ExactRule, check_exact
 from oscine.options import supported_options

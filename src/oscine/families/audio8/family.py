@@ -16,6 +16,7 @@ from oscine.checkpoint.folder import describe_folder
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.config import Audio8Config
+from oscine.families.audio8.decoder import Audio8Decoder, stream_bytes
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds, normalize_text
 from oscine.families.audio8.rows import Sampling
@@ -28,7 +29,7 @@ from oscine.text.budget import max_seconds
 from oscine.text.clean import clean_text, speakable
 from oscine.text.frontend import TextFrontend, get_frontend
 from oscine.text.split import plan_pieces
-from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, SideDecoder, Voice
+from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Voice
 
 NAME = "audio8"
 
@@ -72,7 +73,7 @@ class Audio8Family:
         self._device = model.device
         self._frontend: TextFrontend = get_frontend(config.text_frontend)
         self._codec_id = _fingerprint(codec)
-        self._stream_bytes = _stream_bytes(codec, model.device)
+        self._stream_bytes = stream_bytes(codec, model.device)
         self._steps = Audio8StepModel(model, codec if config.voice_cloning else None)
         rate = config.codec.frame_rate
         self.default_guard: Guard | None = Guard(
@@ -319,27 +320,6 @@ class _Reference:
         return self.speaker is None and self.transcript is None
 
 
-class Audio8Decoder(SideDecoder):
-    """Frames of codes → samples, with the codec's state of one stream; the codec looks nowhere ahead."""
-
-    def __init__(self, codec: Codec, device: torch.device) -> None:
-        self._codec, self._device = codec, device
-        self.works_beside = device.type == "cpu"
-        self.warm_up = codec.config.warm_up_frames * codec.config.frame_length
-        self._state = codec.open_stream()
-
-    @torch.inference_mode()
-    def push(self, frames: Sequence[torch.Tensor]) -> Samples:
-        """Samples of frames int64 [codebook] each: `frame_length` samples a frame."""
-        codes = torch.stack(list(frames), dim=1)[None].to(self._device)
-        samples: Samples = self._codec.decode_chunk(codes, self._state)[0, 0].float().cpu().numpy()
-        return samples
-
-    def flush(self) -> Samples:
-        """Nothing: every frame is decoded in full when it comes."""
-        return np.zeros(0, np.float32)
-
-
 def _capabilities(config: Audio8Config, name: str, licence: str) -> Capabilities:
     defaults = config.generation
     return Capabilities(
@@ -373,15 +353,6 @@ def _as_field(text: str, param: str) -> str:
         return normalize_text(text)
     except InvalidRequest as error:
         raise InvalidRequest(f"{param}: {error.message}", param=param) from error
-
-
-@torch.inference_mode()
-def _stream_bytes(codec: Codec, device: torch.device) -> int:
-    """Bytes of a decoder's full state: what one frame leaves, with all attention windows filled."""
-    state, config = codec.open_stream(), codec.config
-    codec.decode_chunk(torch.zeros(1, config.num_codebooks, 1, dtype=torch.long, device=device), state)
-    position = 2 * config.post_n_layer * config.post_n_local_heads * config.transformer_head_dim * 4
-    return state.num_bytes + position * config.quantizer_window
 
 
 def _num_frames(codes: Codes | None) -> int:

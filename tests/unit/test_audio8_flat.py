@@ -10,9 +10,9 @@ from torch import Tensor
 
 from oscine.families.audio8.dense import Attention, Block, attend_directly
 from oscine.families.audio8.flat import FlatBlock, flat_attention
-from oscine.families.audio8.sampling import cuts, pick, rank
 from oscine.layers.norm import StepNorm, rms_norm
 from oscine.layers.rope import rope_table, rotate_interleaved, spread_interleaved, turn_pairs
+from oscine.runtime.sampling import pick, rank, truncation
 
 
 def random_block(qk_norm: bool, bias: bool) -> Block:
@@ -110,5 +110,5 @@ def test_the_best_ids_are_those_of_the_whole_order(seed: int, rows: int, ids: in
     assert torch.equal(best.scores, whole.scores[:, :64])
     assert torch.equal(best.cumulative, whole.cumulative[:, :64])
     uniform = torch.rand(rows, ids, generator=generator)
-    cut = cuts(ids, logits.device, top_k=top_k, top_p=0.9, temperature=0.7)
+    cut = truncation(ids, logits.device, top_k=top_k, top_p=0.9, temperature=0.7)
     assert torch.equal(pick(best, uniform, cut), pick(whole, uniform, cut))

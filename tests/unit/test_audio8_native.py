@@ -18,8 +18,8 @@ from oscine.families.audio8.frame import FrameDrawer, SamplingRows, noise_size
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.native import LIBRARIES, native_steps, num_weights, open_library
 from oscine.families.audio8.rows import Sampling
-from oscine.families.audio8.sampling import Cuts, cuts
 from oscine.families.audio8.steps import Audio8StepModel
+from oscine.runtime.sampling import Truncation, truncation
 from tests.audio8_toys import MIDDLE, TINY, lm_config, needs_native, random_job, random_lm
 
 pytestmark = needs_native
@@ -77,8 +77,8 @@ def sampling_rows(config: LMConfig, rows: int, seed: int, *, greedy: bool = Fals
     size = config.codebook_size + 1
     kinds = [(0.0, 0, 1.0), (1.3, 0, 1.0), (0.9, 7, 1.0), (0.7, 0, 0.6), (0.15, 20, 0.9), (2.0, 1, 0.5)]
     heat, top_k, top_p = (torch.tensor([kinds[i % len(kinds)][part] for i in range(rows)]) for part in range(3))
-    normal = cuts(size, torch.device("cpu"), top_k=top_k, top_p=top_p, temperature=heat)
-    high = cuts(size, torch.device("cpu"), top_k=top_k, top_p=0.99, temperature=1.5)
+    normal = truncation(size, torch.device("cpu"), top_k=top_k, top_p=top_p, temperature=heat)
+    high = truncation(size, torch.device("cpu"), top_k=top_k, top_p=0.99, temperature=1.5)
     noise = torch.rand(rows, noise_size(config), generator=generator)
     noise[:, ::50] = 0
     window = torch.arange(config.ras_window_size) * 3 % size
@@ -150,7 +150,7 @@ def test_a_row_is_the_same_bits_in_any_company(config: LMConfig, half: bool) -> 
 def rows_of(rows: SamplingRows, part: slice) -> SamplingRows:
     """Some of the rows, each as it was."""
     cut, high = (
-        Cuts(limit=c.limit[part], temperature=c.temperature.expand(18, 1)[part].contiguous())
+        Truncation(limit=c.limit[part], temperature=c.temperature.expand(18, 1)[part].contiguous())
         for c in (rows.cut, rows.high)
         if c
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.sampling import Cuts, pick, rank, replace_repeats
+from oscine.runtime.sampling import Truncation, pick, rank, replace_repeats
 
 
 def noise_size(config: LMConfig) -> int:
@@ -28,8 +28,8 @@ class SamplingRows:
     it is for all.
     """
 
-    cut: Cuts | None
-    high: Cuts | None
+    cut: Truncation | None
+    high: Truncation | None
     ras: Tensor
     recent: Tensor
     noise: Tensor

@@ -59,7 +59,7 @@ struct cache {
     int64_t capacity;
 };
 
-/* The cuts of `sampling.Cuts`: rank r of a row goes when its cumulative probability exceeds limit[r]. */
+/* The cuts of `Truncation` (runtime/sampling.py): rank r of a row goes when its cumulative probability exceeds limit[r]. */
 struct cut {
     const float *limit, *temperature; /* limit NULL: the best candidate is taken */
     int64_t count, limit_stride, temperature_stride; /* a stride is 0 where one line serves all rows */

@@ -23,10 +23,10 @@ from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.dense import Attention, Block, RopeTable
 from oscine.families.audio8.frame import SamplingRows
 from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.sampling import Cuts
 from oscine.layers.exact import ExactRule
 from oscine.layers.half import half_scale
 from oscine.layers.norm import RMSNorm
+from oscine.runtime.sampling import Truncation
 
 INTERFACE = 1
 """What `interface()` of a library must answer; counted up with every change to the structs or calls."""
@@ -283,7 +283,7 @@ def open_library(suffix: str) -> ctypes.CDLL | None:
     return library
 
 
-def _cut_of(cut: Cuts | None, rows: int) -> _Cut:
+def _cut_of(cut: Truncation | None, rows: int) -> _Cut:
     if cut is None:
         return _Cut()
     strides = []

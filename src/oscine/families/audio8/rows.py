@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.frame import SamplingRows, noise_size
-from oscine.families.audio8.sampling import cuts
 from oscine.layers.exact import VECTOR_LOOP
+from oscine.runtime.sampling import truncation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +112,10 @@ class DecodeRows:
         part, size = {name: tensor[rows] for name, tensor in self._tensors.items()}, self._config.codebook_size + 1
         count = size if best is None else min(size, -(-best // VECTOR_LOOP) * VECTOR_LOOP)
         device, k = part["top_k"].device, part["top_k"]
-        normal = cuts(count, device, top_k=k, top_p=part["top_p"], temperature=part["temperature"])
-        high = cuts(count, device, top_k=k, top_p=self._config.ras_top_p, temperature=self._config.ras_temperature)
+        normal = truncation(count, device, top_k=k, top_p=part["top_p"], temperature=part["temperature"])
+        high = truncation(
+            count, device, top_k=k, top_p=self._config.ras_top_p, temperature=self._config.ras_temperature
+        )
         return SamplingRows(
             cut=None if greedy else normal,
             high=None if greedy else high,

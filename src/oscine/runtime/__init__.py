@@ -1,0 +1,1 @@
+"""What autoregressive families share: storage and batches of sequences, exactness, sampling, memory."""

@@ -246,11 +246,10 @@ class SpeechStream:
     def _report(self, number: int, job: Job, done: Done, begin: int) -> None:
         if number == 0:
             self._queued_s = done.timings["queued_s"]
-        spoken = self.plan.spoken_text[number] if number < len(self.plan.spoken_text) else job.text
         self._reports.append(
             PieceReport(
                 text=job.text,
-                spoken_text=spoken,
+                spoken_text=self.plan.spoken_text[number],
                 finish_reason=done.finish_reason,
                 num_frames=done.num_frames,
                 attempts=done.attempts,

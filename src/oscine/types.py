@@ -364,12 +364,21 @@ class JointDecoder(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What `Family.prepare` made of a request: its jobs in the order of their audio, and what the text became."""
+    """What `Family.prepare` made of a request: its jobs in the order of their audio, and what the text became.
+
+    `spoken_text` has one entry for each job; left out, what is spoken is the jobs' own text.
+    """
 
     jobs: tuple[Job, ...]
     seed: int
     spoken_text: tuple[str, ...] = ()
     input_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        spoken = self.spoken_text or tuple(job.text for job in self.jobs)
+        if len(spoken) != len(self.jobs):
+            raise ValueError(f"{len(spoken)} spoken texts for {len(self.jobs)} jobs")
+        object.__setattr__(self, "spoken_text", spoken)
 
 
 class Family(Protocol):

@@ -12,7 +12,8 @@ import soundfile
 from oscine.cli.main import main
 from tests.unit.auk_factory import write_released
 
-AUDEX = Path(__file__).parents[1] / "golden" / "data" / "audex" / "tiny_audex"
+DATA = Path(__file__).parents[1] / "golden" / "data"
+AUDEX = DATA / "audex" / "tiny_audex"
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +91,24 @@ def test_a_recording_is_edited_by_a_task_and_its_needs_are_checked(
     assert "denoise" in capsys.readouterr().err
     assert main(["tasks", *model]) == 0
     assert "--task denoise" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("family", ["bundled", "audio8", "audex", "auk"])
+def test_what_would_be_spoken_is_shown_whatever_the_family(
+    family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On Audex `--dry-run` ended in a traceback: its plan had no spoken text."""
+    text = "Hello there, world."
+    folder = {
+        "bundled": lambda: None,
+        "audio8": lambda: DATA / "audio8" / "ckpt_dense_a",
+        "audex": lambda: AUDEX,
+        "auk": lambda: write_released(tmp_path / "ckpts"),
+    }[family]()
+    command = ["say", text, "--dry-run", *([] if folder is None else ["--model", str(folder)])]
+    assert main([*command, "--json"]) == 0
+    (piece,) = json.loads(capsys.readouterr().out)["pieces"]
+    assert piece["text"] == text
+    assert piece["spoken_text"]
+    assert main(command) == 0
+    assert piece["spoken_text"] in capsys.readouterr().out

@@ -111,8 +111,11 @@ def sub_modules(codec: Codec, t: dict[str, Tensor]) -> dict[str, Tensor]:
         "up": "quantizer.upsample.0",
     }
     out = {name: codec.get_submodule(path)(t[f"in.{name}"]) for name, path in named.items() if f"in.{name}" in t}
-    transformer = next(m for m in codec.encoder.modules() if isinstance(m, WindowTransformer))
-    out["encoder_transformer"] = transformer(t["in.encoder_transformer"])
+    if "in.encoder_transformer" in t:
+        width = t["in.encoder_transformer"].shape[1]
+        stages = [m for m in codec.encoder.modules() if isinstance(m, WindowTransformer)]
+        transformer = next(m for m in stages if m.norm.weight.shape[0] == width)
+        out["encoder_transformer"] = transformer(t["in.encoder_transformer"])
     out["window_transformer_pre"] = codec.quantizer.pre_module(t["in.window_transformer"])
     out["window_transformer_post"] = codec.quantizer.post_module(t["in.window_transformer"])
     quantised, indices = codec.quantizer.semantic_quantizer.quantizers[0](t["in.vq"])

@@ -49,6 +49,24 @@ def test_runs_of_words_make_the_answer(answer: str, is_transcript: bool, lost: i
     assert decoder.take_text() == ""
 
 
+def test_a_token_is_decoded_a_few_times_however_long_the_answer() -> None:
+    """The whole answer was decoded again for every token."""
+    decoded: list[int] = []
+
+    def counted(data: list[int]) -> str:
+        decoded.append(len(data))
+        return spoken(data)
+
+    answer = "caf\u00e9 \U0001f436 and a word, " * 60
+    decoder, words = AnswerDecoder(counted, is_transcript=False), []  # type: ignore[arg-type]
+    for token in answer.encode():
+        decoder.push([token])
+        words.append(decoder.take_text())
+    assert sum(decoded) < 10 * len(answer.encode())
+    decoder.flush()
+    assert "".join([*words, decoder.take_text()]) == answer.strip()
+
+
 def test_words_come_before_the_end() -> None:
     """A plain answer at once; a transcript as soon as no sentence can be around it."""
     plain, transcript = AnswerDecoder(spoken, is_transcript=False), AnswerDecoder(spoken, is_transcript=True)  # type: ignore[arg-type]

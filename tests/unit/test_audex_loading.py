@@ -14,8 +14,11 @@ from safetensors.torch import load_file, save_file
 
 from oscine.errors import CheckpointError, ConfigMismatch, MissingFile, WeightMismatch
 from oscine.families import load_family
+from oscine.families.audex.codec_config import XCodecConfig
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.loading import XCODEC_HUB_ID, XCODEC_VARIABLE, load_model
+from oscine.families.audex.xcodec import XCodecDecoder
+from oscine.types import Request
 from tests.unit.audex_models import CPU, tiny_folder
 from tests.unit.hub_cache import put_snapshot, use_cache
 
@@ -63,6 +66,22 @@ def test_only_listed_tensors_are_read(folder: Path) -> None:
     model = load(folder)
     assert model.tower is None
     assert model.xcodec is not None
+
+
+def test_the_two_codecs_may_differ_in_their_hop(folder: Path) -> None:
+    """A sound of so many seconds is counted in the frames of the codec that makes it."""
+    path = folder / "xcodec1"
+    edit(path / "config.json", lambda values: values["acoustic_model_config"].update(upsampling_ratios=[8, 5, 4, 4]))
+    config = XCodecConfig.from_dict(json.loads((path / "config.json").read_text()))
+    assert (config.hop_length, config.frame_rate) == (640, 25.0)
+    save_file(XCodecDecoder(config).state_dict(), path / "model.safetensors")
+    family = load_family(folder, name="tiny", device=CPU, dtype=torch.float32)
+    (job,) = family.prepare(Request(task="sound", text="rain", duration_s=2.0), "r").jobs
+    assert job.max_frames == 50
+    assert family.capabilities.options["duration_s"].maximum == 20.0
+    decoder = family.open_decoder(job)
+    decoder.push([[0, 1024, 2048, 3072]] * 3)
+    assert len(decoder.flush()) == 3 * 640
 
 
 def test_one_weight_file_without_an_index(folder: Path) -> None:
@@ -156,7 +175,7 @@ CONFIG_FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], None], str]] = {
     ),
     "projector": (f"{FULL}/config.json", set_key("audio_projector_activation", "silu"), "projector_activation"),
     "levels": ("audex_causal_speech_decoder/config.json", set_key("codebook_size", 1000), "codebook_levels"),
-    "other rate": ("audex_causal_speech_decoder/config.json", set_key("sample_rate", 24000), "sample rate and hop"),
+    "other rate": ("audex_causal_speech_decoder/config.json", set_key("sample_rate", 24000), "sample rate is 24000"),
     "no codec": ("xcodec1/config.json", set_key("model_type", "dac"), "xcodec"),
 }
 

@@ -94,3 +94,8 @@ class XCodecConfig:
     def hop_length(self) -> int:
         """Samples a frame."""
         return prod(self.upsampling_ratios)
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames a second."""
+        return self.sample_rate / self.hop_length

@@ -74,13 +74,16 @@ class SoundDecoder:
 class AnswerDecoder(TextDecoder):
     """Text tokens to words, as soon as what follows cannot change them.
 
-    The words of a transcript are settled when no sentence can be around them any more, or at the end.
+    The words of a transcript are settled when no sentence can be around them any more, or at the end. Each token is
+    decoded with the run before it, which tells whether a space stands between, and at the end all of them once more.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], *, is_transcript: bool) -> None:
         self._decode = decode
         self._is_transcript = is_transcript
         self._tokens: list[int] = []
+        self._text = ""  # of the tokens before `_end`; the run `_start` to `_end` was decoded last
+        self._start = self._end = 0
         self._told = 0
         self._ended = False
 
@@ -96,17 +99,23 @@ class AnswerDecoder(TextDecoder):
 
     def take_text(self) -> str:
         """Words settled since the last call."""
-        text = self._decode(self._tokens)
         if self._ended:
-            settled = answer_text(text, is_transcript=self._is_transcript)
-        elif self._is_transcript and not is_bare(text):
-            settled = ""
+            settled = answer_text(self._decode(self._tokens), is_transcript=self._is_transcript)
         else:
-            # Spaces at the end may turn out to be the end; a sign may lack bytes that the next token brings.
-            settled = text.strip().rstrip(INCOMPLETE).rstrip()
+            self._read()
+            bare = not self._is_transcript or is_bare(self._text)
+            settled = self._text.strip() if bare else ""  # spaces at the end may turn out to be the end
         words = settled[self._told :]
         self._told = max(self._told, len(settled))
         return words
+
+    def _read(self) -> None:
+        """Adds the text of new tokens, unless their last character lacks bytes that the next token brings."""
+        before = self._decode(self._tokens[self._start : self._end])
+        both = self._decode(self._tokens[self._start :])
+        if not both.endswith(INCOMPLETE):
+            self._text += both[len(before) :]
+            self._start, self._end = self._end, len(self._tokens)
 
 
 def answer_text(text: str, *, is_transcript: bool) -> str:

@@ -38,7 +38,6 @@ NAME = "audex"
 LICENCE = "NVIDIA OneWay Noncommercial License (weights: research and development only)"
 VOICE = "default"
 
-FRAME_RATE = 50.0
 PIECE_WEIGHT = 400
 """Longest piece of speech in `speech_weight` units, some 27 s: well within the 41 s that 2048 tokens can hold."""
 LATER_CHUNKS = (4, 5, 10, 25)
@@ -194,8 +193,9 @@ class AudexFamily:
             max_new_tokens=request.max_new_tokens or SOUND_TOKENS,
         )
         # Later codec tokens cannot be heard, so the engine ends the job there.
-        seconds = MAX_FRAMES / FRAME_RATE if request.duration_s is None else request.duration_s
-        frames = min(MAX_FRAMES, ceil(seconds * FRAME_RATE))
+        assert self._model.xcodec is not None, "without it the task is refused"
+        rate, duration = self._model.xcodec.config.frame_rate, request.duration_s
+        frames = MAX_FRAMES if duration is None else min(MAX_FRAMES, ceil(duration * rate))
         return [self._job(request_id, job, seed, text=request.text, max_frames=frames, ends_full=True)]
 
     def _transcribe(self, request: Request, request_id: str, seed: int) -> list[Job]:
@@ -309,6 +309,7 @@ def _sampling(request: Request, defaults: Sampling) -> Sampling:
 def _capabilities(model: AudexModel, name: str) -> Capabilities:
     heard: tuple[Task, ...] = ("transcribe", "ask", "converse") if model.tower is not None else ()
     sounds: tuple[Task, ...] = ("sound",) if model.xcodec is not None else ()
+    longest = {"duration_s": MAX_FRAMES / model.xcodec.config.frame_rate} if model.xcodec is not None else {}
     config = model.speech_decoder.config
     options = supported_options(
         # None: the default depends on the task; the docs page has the table.
@@ -319,11 +320,11 @@ def _capabilities(model: AudexModel, name: str) -> Capabilities:
             "top_p": 1.0,
             "cfg_scale": None,
             "max_new_tokens": None,
-            **({"duration_s": None} if sounds else {}),
+            **dict.fromkeys(longest),
         },
         cfg_scale=MOST_SCALE,
         max_new_tokens=MOST_TOKENS,
-        duration_s=MAX_FRAMES / FRAME_RATE,
+        **longest,
     )
     return Capabilities(
         family=NAME,

@@ -244,7 +244,7 @@ def _lm_configs(folders: Sequence[Path]) -> dict[str, LMConfig]:
 
 
 def _check_codecs(model: AudexModel, *, source: str) -> None:
-    """Raises ConfigMismatch unless both codecs speak the tokenizer's codes, at one rate."""
+    """Raises ConfigMismatch unless both codecs speak the tokenizer's codes, at one sample rate; hops may differ."""
     decoder, tokens = model.speech_decoder.config, model.tokens
     xcodec = model.xcodec.config if model.xcodec else None
     pairs = [
@@ -254,9 +254,9 @@ def _check_codecs(model: AudexModel, *, source: str) -> None:
         )
     ]
     if xcodec:
-        rates = (decoder.sample_rate, decoder.hop_length), (xcodec.sample_rate, xcodec.hop_length)
+        rates = decoder.sample_rate, xcodec.sample_rate
         pairs += [
-            (rates[0] != rates[1], f"sample rate and hop are {rates[0]} in the speech decoder, {rates[1]} in XCodec1"),
+            (rates[0] != rates[1], f"the sample rate is {rates[0]} Hz in the speech decoder, {rates[1]} Hz in XCodec1"),
             (
                 xcodec.codebook_size != XCODEC1_CODEBOOK_SIZE,
                 f"XCodec1's codebook_size must be {XCODEC1_CODEBOOK_SIZE}, got {xcodec.codebook_size}",

@@ -43,3 +43,14 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     for code in found:
         exec(compile(code, page.name, "exec"), {})
     assert list(tmp_path.glob("*.wav"))
+
+
+@pytest.mark.parametrize("family", ["AUDIO8", "AUDEX", "AUK"])
+def test_sections_that_docstrings_cite_are_there(family: str) -> None:
+    page = (ROOT / "docs" / "spec" / f"{family.lower()}.md").read_text(encoding="utf-8")
+    headings = set(re.findall(r"^#+ (\d+(?:\.\d+)?)\b", page, re.M))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    lists = re.findall(rf"{family} spec,\s+(?:sections? )?(\d[\d., and]*)", code)
+    cited = {number for found in lists for number in re.findall(r"\d+(?:\.\d+)?", found)}
+    assert cited
+    assert cited <= headings

@@ -54,4 +54,4 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the audio in the format of the path's suffix; whole or not at all. Raises `OutputError`."""
-        write_audio(path, self.audio, self.sample_rate)
+        write_audio(path, self.audio, self.sample_rate, seed=self.seed)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
+import struct
+import subprocess
+import sys
 import wave
 
 import numpy as np
@@ -12,6 +17,7 @@ import soundfile as sf
 from oscine.audio.encode import encode, open_encoder
 from oscine.audio.formats import FORMATS, content_type, encoded_rate
 from oscine.audio.io import read_audio
+from oscine.audio.ogg import serial_of
 from oscine.audio.resample import resample
 from oscine.audio.wav import pcm16_bytes, to_int16, wav_header
 from oscine.errors import InvalidRequest, NonFiniteOutput, UnsupportedFeature
@@ -29,8 +35,10 @@ def voice(rate: int, seconds: float = 1.3) -> np.ndarray:
     return np.clip(x, -0.99, 0.99).astype(np.float32)
 
 
-def streamed(name: str, audio: np.ndarray, rate: int, sizes: tuple[int, ...] = (1, 700, 0, 5000, 333)) -> bytes:
-    encoder = open_encoder(name, rate)
+def streamed(
+    name: str, audio: np.ndarray, rate: int, sizes: tuple[int, ...] = (1, 700, 0, 5000, 333), seed: int = 0
+) -> bytes:
+    encoder = open_encoder(name, rate, seed=seed)
     out, position, i = [], 0, 0
     while position < len(audio):
         size = sizes[i % len(sizes)]
@@ -131,6 +139,59 @@ def test_what_is_pushed_can_be_heard_soon(name: str) -> None:
             samples, rate, _ = decode(io.BytesIO(data), max_seconds=None)
             assert end / 24000 - len(samples) / rate < 0.2
     encoder.finish()
+
+
+_ELSEWHERE = """
+import hashlib, sys
+import numpy as np
+from oscine.audio.encode import encode, open_encoder
+audio = np.frombuffer(sys.stdin.buffer.read(), np.float32)
+for name in sys.argv[1:]:
+    encoder = open_encoder(name, 24000, seed=5)
+    stream = encoder.push(audio[:7000]) + encoder.push(audio[7000:]) + encoder.finish()
+    for data in (encode(name, audio, 24000, seed=5), stream):
+        print(name, hashlib.sha256(data).hexdigest())
+"""
+
+
+def test_bytes_do_not_depend_on_the_run() -> None:
+    """libsndfile draws a serial number at random for every Ogg stream."""
+    audio, names = voice(24000), sorted(FORMATS)
+    here = []
+    for name in names:
+        stream = streamed(name, audio, 24000, (7000, len(audio)), seed=5)
+        here += [f"{name} {hashlib.sha256(data).hexdigest()}" for data in (encode(name, audio, 24000, seed=5), stream)]
+    environment = os.environ | {"TZ": "Asia/Tokyo", "LANG": "C", "PYTHONHASHSEED": "1"}
+    command = [sys.executable, "-c", _ELSEWHERE, *names]
+    other = subprocess.run(command, input=audio.tobytes(), capture_output=True, env=environment, check=True)
+    assert other.stdout.decode().split("\n")[:-1] == here
+
+
+@pytest.mark.parametrize("name", ["opus", "ogg"])
+def test_streams_of_two_seeds_can_be_played_as_one_chain(name: str) -> None:
+    audio = voice(24000)
+    first, second = (encode(name, audio, 24000, seed=seed) for seed in (5, 6))
+    numbers = {data[position + 14 : position + 18] for data in (first, second) for position in _pages(data)}
+    assert numbers == {struct.pack("<I", serial_of(5)), struct.pack("<I", serial_of(6))}
+
+
+def _pages(data: bytes) -> list[int]:
+    """Where the pages begin; every checksum is that of a slow, literal reading of the format's definition."""
+    begins, position = [], 0
+    while position < len(data):
+        begins.append(position)
+        table = data[position + 27 : position + 27 + data[position + 26]]
+        end = position + 27 + len(table) + sum(table)
+        page = bytearray(data[position:end])
+        stated, page[22:26] = struct.unpack_from("<I", page, 22)[0], bytes(4)
+        register = 0
+        for byte in page:
+            register ^= byte << 24
+            for _ in range(8):
+                register = (register << 1) ^ (0x104C11DB7 if register & 0x80000000 else 0)
+        assert register == stated
+        position = end
+    return begins
 
 
 def test_wav_sizes_known_and_unknown() -> None:

@@ -133,10 +133,48 @@ def test_in_place_grows_under_its_name_and_is_removed_when_aborted(tmp_path: Pat
     assert sf.info(path).frames == len(AUDIO)
     writer.abort()
     assert path.exists(), "a completed file stays"
+    path.unlink()
     second = AudioWriter(path, 24000, in_place=True)
     second.write(AUDIO)
     second.abort()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_what_was_there_stays_until_all_is_written(tmp_path: Path, in_place: bool) -> None:
+    """`--stream -o existing.wav` on a full disk used to delete what was there."""
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    writer = AudioWriter(path, 24000, in_place=in_place)
+    writer.write(AUDIO)
+    assert path.read_bytes() == b"old"
+    writer._file = _Full(writer._file)  # type: ignore[assignment]
+    with pytest.raises(OutputError, match="No space left"), writer:
+        writer.write(AUDIO)
+    assert (os.listdir(tmp_path), path.read_bytes()) == (["a.wav"], b"old")
+    with AudioWriter(path, 24000, in_place=in_place) as writer:
+        writer.write(AUDIO)
+    assert sf.info(path).frames == len(AUDIO)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["a.wav"]
+
+
+def test_a_file_put_in_the_place_of_one_that_grows_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    writer = AudioWriter(path, 24000, in_place=True)
+    (tmp_path / "other").write_bytes(b"another")
+    (tmp_path / "other").rename(path)
+    writer.abort()
+    assert path.read_bytes() == b"another"
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_seed_gives_the_same_file_again(tmp_path: Path, name: str) -> None:
+    paths = [tmp_path / f"{number}.{name}" for number in range(2)]
+    for path in paths:
+        write_audio(path, AUDIO, 24000, seed=7)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def test_an_open_file_is_written_as_a_stream_and_left_open() -> None:

@@ -41,11 +41,15 @@ class Encoder(Protocol):
         """Frees the encoder without finishing; does nothing after `finish`."""
 
 
-def open_encoder(name: str, sample_rate: int, *, target_rate: int | None = None, seekable: bool = False) -> Encoder:
+def open_encoder(
+    name: str, sample_rate: int, *, target_rate: int | None = None, seekable: bool = False, seed: int = 0
+) -> Encoder:
     """An encoder of format `name` for samples of `sample_rate`, resampled as a stream to `target_rate` if given.
 
-    `seekable` says that the caller will apply `patches`; otherwise every byte is right without them. Raises
-    InvalidRequest for an unknown format, UnsupportedFeature if its library is not installed.
+    `seekable` says that the caller will apply `patches`; otherwise every byte is right without them. Equal samples in
+    equal pushes give equal bytes; streams of one format and unequal `seed` can be told apart where the format has a
+    number for that (Ogg). Raises InvalidRequest for an unknown format, UnsupportedFeature if its library is not
+    installed.
     """
     chosen = check_available(name)
     rate = encoded_rate(chosen.name, target_rate or sample_rate)
@@ -61,13 +65,13 @@ def open_encoder(name: str, sample_rate: int, *, target_rate: int | None = None,
     else:
         from oscine.audio.sndfile import SndfileEncoder
 
-        encoder = SndfileEncoder(chosen, rate, seekable=seekable)
+        encoder = SndfileEncoder(chosen, rate, seekable=seekable, seed=seed)
     return encoder if rate == sample_rate else _ResamplingEncoder(encoder, sample_rate)
 
 
-def encode(name: str, samples: Samples, sample_rate: int, *, target_rate: int | None = None) -> bytes:
-    """The whole of `samples` as one file of format `name`, its header with the exact lengths."""
-    encoder = open_encoder(name, sample_rate, target_rate=target_rate, seekable=True)
+def encode(name: str, samples: Samples, sample_rate: int, *, target_rate: int | None = None, seed: int = 0) -> bytes:
+    """The whole of `samples` as one file of format `name`, its header with the exact lengths; `seed` as above."""
+    encoder = open_encoder(name, sample_rate, target_rate=target_rate, seekable=True, seed=seed)
     data = bytearray(encoder.push(samples) + encoder.finish())
     for offset, piece in encoder.patches:
         data[offset : offset + len(piece)] = piece

@@ -8,6 +8,7 @@ import numpy as np
 import soundfile as sf
 
 from oscine.audio.formats import AudioFormat
+from oscine.audio.ogg import serial_of, with_serial
 from oscine.audio.wav import check_finite, codec_input
 from oscine.types import Samples
 
@@ -73,13 +74,14 @@ def _mp3_level(sample_rate: int) -> float:
 class SndfileEncoder:
     """An encoder over libsndfile; see `oscine.audio.encode.Encoder`."""
 
-    def __init__(self, chosen: AudioFormat, sample_rate: int, *, seekable: bool) -> None:
+    def __init__(self, chosen: AudioFormat, sample_rate: int, *, seekable: bool, seed: int) -> None:
         self.format = chosen
         self.sample_rate = sample_rate
         self.patches: list[tuple[int, bytes]] = []
         self._seekable = seekable
         self._sink = _Sink()
         container, subtype = _SUBTYPES[chosen.name]
+        self._serial = serial_of(seed) if container == "OGG" else None
         options = {}
         if chosen.name == "mp3":
             options = {"compression_level": _mp3_level(sample_rate), "bitrate_mode": "CONSTANT"}
@@ -122,7 +124,7 @@ class SndfileEncoder:
         self._file.close()
 
     def _take(self) -> bytes:
-        """The bytes appended since the last call; a streamed mp3 loses its placeholder first frame.
+        """The bytes since the last call; Ogg pages with our serial number, a streamed mp3 without its first frame.
 
         libsndfile reserves that frame for the lengths it writes at the end; left unwritten it makes decoders stop
         early.
@@ -131,4 +133,5 @@ class SndfileEncoder:
             self._started = True
             if not any(self._sink.fresh[0][4:]):
                 self._sink.fresh.pop(0)
-        return self._sink.take()
+        data = self._sink.take()
+        return data if self._serial is None else with_serial(data, self._serial)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import stat
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -39,10 +41,11 @@ def format_of(path: str | os.PathLike[str], name: str | None = None) -> str:
 class AudioWriter:
     """Audio being written: `write` samples, then `close`, or `abort`; as a context, an exception aborts.
 
-    The bytes of a file go to a temporary one beside it, which replaces it on `close` and is removed on `abort`;
-    `in_place` writes under the final name, to be read while it grows, and removes that on `abort`. An open binary file
-    (closing it is the caller's), a pipe or a device is written as a stream, flushed with every call. Failures raise
-    OutputError, except BrokenPipeError: a reader that has gone.
+    The bytes of a file go to a temporary one beside it, which replaces it on `close` and is removed on `abort`, so that
+    what was there stays until all is written. With `in_place` a file that is new grows under its own name, to be read
+    meanwhile; one that is there already is replaced at the end all the same. An open binary file (closing it is the
+    caller's), a pipe or a device is written as a stream, flushed with every call. `seed` as in `open_encoder`. Failures
+    raise OutputError, except BrokenPipeError: a reader that has gone.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class AudioWriter:
         format: str | None = None,
         *,
         in_place: bool = False,
+        seed: int = 0,
     ) -> None:
         self.num_samples = 0
         self.num_clipped = 0
@@ -59,35 +63,42 @@ class AudioWriter:
         self._final: Path | None = None
         if isinstance(target, (str, os.PathLike)):
             self.name = repr(str(target))
-            self._set_paths(Path(os.path.realpath(target)), in_place)
-            self._encoder = open_encoder(format_of(target, format), sample_rate, seekable=self._path is not None)
-            self._file = self._create(Path(target))
+            self._set_final(Path(os.path.realpath(target)))
+            name = format_of(target, format)
+            self._encoder = open_encoder(name, sample_rate, seekable=self._final is not None, seed=seed)
+            self._file = self._create(Path(target), in_place)
         else:
             self.name = getattr(target, "name", "the output")
-            self._encoder = open_encoder(format or "wav", sample_rate)
+            self._encoder = open_encoder(format or "wav", sample_rate, seed=seed)
             self._file = target
         self._completed = False
         self._owned = self._file is not target
         self.sample_rate = self._encoder.sample_rate
         self.format = self._encoder.format.name
 
-    def _set_paths(self, final: Path, in_place: bool) -> None:
+    def _set_final(self, final: Path) -> None:
         if final.is_dir():
             raise OutputError(f"cannot write {self.name}: it is a folder")
-        if final.exists() and not final.is_file():
-            return  # a pipe or a device: there is nothing to complete or remove
-        self._final = final
-        part = f".{final.name[:40]}.{secrets.token_hex(4)}.part"
-        self._path = final if in_place else final.with_name(part)
+        if not final.exists() or final.is_file():  # else a pipe or a device: there is nothing to complete or remove
+            self._final = final
 
-    def _create(self, target: Path) -> BinaryIO:
+    def _create(self, target: Path, in_place: bool) -> BinaryIO:
         try:
-            if self._path is None:
+            if self._final is None:
                 return target.open("wb", buffering=0)
-            return self._path.open("wb" if self._path == self._final else "xb")
+            if in_place:
+                with suppress(FileExistsError):
+                    return self._opened(self._final)
+            return self._opened(self._final.with_name(f".{self._final.name[:40]}.{secrets.token_hex(4)}.part"))
         except OSError as error:
             self._encoder.close()
             raise self._failure(error) from error
+
+    def _opened(self, path: Path) -> BinaryIO:
+        """The new file `path`, which is ours from now on."""
+        file = path.open("xb")
+        self._path = path
+        return file
 
     def _failure(self, error: OSError) -> OscineError:
         return OutputError(f"cannot write {self.name}: {error.strerror or error}")
@@ -128,6 +139,8 @@ class AudioWriter:
                 self._file.write(piece)
             self._file.flush()
             if self._path and self._final:
+                if self._path != self._final:
+                    self._keep_mode(self._final)
                 os.fsync(self._file.fileno())
                 self._file.close()
                 os.replace(self._path, self._final)
@@ -139,17 +152,30 @@ class AudioWriter:
         except OSError as error:
             raise self._failure(error) from error
 
+    def _keep_mode(self, old: Path) -> None:
+        """Gives the new file the permissions of the one it replaces, if there is one."""
+        with suppress(FileNotFoundError):
+            os.fchmod(self._file.fileno(), stat.S_IMODE(old.stat().st_mode))
+
     def abort(self) -> None:
-        """Gives up: what was written is removed and, unless in place, the target stays as it was. Idempotent."""
+        """Gives up: what was written is removed and what was there before stays. Idempotent."""
         self._encoder.close()
         if not self._owned:
             return
+        if not self._completed:
+            self._remove_own()
         try:
             self._file.close()
         except OSError as error:  # a full disk shows again when the buffer is flushed
             _log.debug("closing %s: %s", self.name, error)
-        if self._path is not None and not self._completed:
-            self._path.unlink(missing_ok=True)
+
+    def _remove_own(self) -> None:
+        """Removes what was written, unless another file has come to stand in its place."""
+        if self._path is None or self._file.closed:
+            return
+        with suppress(FileNotFoundError):
+            if os.path.samestat(self._path.lstat(), os.fstat(self._file.fileno())):
+                self._path.unlink()
 
     def __enter__(self) -> AudioWriter:
         return self
@@ -163,10 +189,13 @@ class AudioWriter:
             self.abort()
 
 
-def write_audio(path: str | os.PathLike[str], samples: Samples, sample_rate: int, format: str | None = None) -> None:
+def write_audio(
+    path: str | os.PathLike[str], samples: Samples, sample_rate: int, format: str | None = None, *, seed: int = 0
+) -> None:
     """Writes mono samples [sample] to `path` in the format of its ending, or `format`; 16 bits where that applies.
 
-    Whole or not at all. Raises OutputError (unknown ending, no permission, full disk), NonFiniteOutput.
+    Whole or not at all; `seed` as in `open_encoder`. Raises OutputError (unknown ending, no permission, full disk) and
+    NonFiniteOutput.
     """
-    with AudioWriter(path, sample_rate, format) as writer:
+    with AudioWriter(path, sample_rate, format, seed=seed) as writer:
         writer.write(samples)

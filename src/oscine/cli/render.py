@@ -28,7 +28,10 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", help="file (.wav .flac .mp3 .opus .ogg), or '-' for stdout")
     parser.add_argument("--format", choices=FORMATS, help="default: by the ending of OUT; wav for stdout")
     parser.add_argument(
-        "--stream", action="store_true", help="write OUT while it is made, not at the end; always so for stdout"
+        "--stream",
+        action="store_true",
+        help="write OUT under its name while it is made, unless that would overwrite a file, which is replaced at the "
+        "end; always so for stdout",
     )
     parser.add_argument("--trim", action="store_true", help="leave out the silence before and after what is heard")
     parser.add_argument("--json", action="store_true", help="print a report as one JSON object (stderr with '-o -')")
@@ -61,7 +64,7 @@ def render(model: Model, start: Start, args: argparse.Namespace) -> None:
     with (
         _Progress() as progress,
         start(progress.work_done) as stream,
-        AudioWriter(target, stream.sample_rate, args.format, in_place=args.stream) as writer,
+        AudioWriter(target, stream.sample_rate, args.format, in_place=args.stream, seed=stream.seed) as writer,
     ):
         trimmer = SilenceTrimmer(stream.sample_rate) if args.trim else None
         for chunk in stream:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oscine.audio.encode import open_encoder
-from oscine.audio.formats import content_type
+from oscine.audio.formats import check_available, content_type
 from oscine.audio.stretch import TimeStretcher
 from oscine.errors import Cancelled
 from oscine.server.metrics import Playback
@@ -67,11 +67,14 @@ class AudioRun:
         rate = model.capabilities.sample_rate
         target = output.target_rate(rate)
         self._stretcher = TimeStretcher(rate, speed)
-        self._encoder = open_encoder(output.response_format, rate, target_rate=target, seekable=whole)
+        check_available(output.response_format)
+        self.stream = start()
         try:
-            self.stream = start()
+            self._encoder = open_encoder(
+                output.response_format, rate, target_rate=target, seekable=whole, seed=self.stream.seed
+            )
         except BaseException:
-            self._encoder.close()
+            self.stream.cancel()
             raise
         self.sample_rate = self._encoder.sample_rate
         self.content_type = content_type(output.response_format, self.sample_rate)

@@ -129,7 +129,7 @@ def _completion(body: ChatBody, model: str, result: Result) -> dict[str, Any]:
         message["content"] = None
         message["audio"] = {
             "id": f"audio_{secrets.token_hex(8)}",
-            "data": base64.b64encode(encode(name, result.audio, result.sample_rate)).decode("ascii"),
+            "data": base64.b64encode(encode(name, result.audio, result.sample_rate, seed=result.seed)).decode("ascii"),
             "transcript": result.text,
             "expires_at": now,
         }

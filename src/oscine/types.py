@@ -275,7 +275,11 @@ class StepModel(Protocol):
         """How many jobs one `step` of this key takes at most (1 for work done one job at a time)."""
 
     def step(self, jobs: Sequence[Job]) -> Sequence[StepOut]:
-        """Advances every job by one step, results in the order of `jobs`."""
+        """Advances every job by one step, results in the order of `jobs`.
+
+        If it raises for several jobs, every job is as it was before: the engine then steps each by itself, so that a
+        fault ends the job that has it and no other.
+        """
 
     def snapshot(self, job: Job) -> object:
         """A restart point after the job's last step, for `restore`; cheap, since it is taken in mid-flight."""
@@ -285,13 +289,6 @@ class StepModel(Protocol):
 
     def release(self, job: Job) -> None:
         """Frees the job's slot; called exactly once for each admitted job, whatever happened."""
-
-
-class AtomicSteps:
-    """Base of a `StepModel` whose `step` for several jobs, if it raises, leaves every job as it was before.
-
-    The engine then steps each job by itself, so that a fault ends the job that has it and no other.
-    """
 
 
 class Decoder(Protocol):

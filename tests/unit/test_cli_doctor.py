@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oscine.cli.doctor import IN_TURN, RESIDENT, cpu_features, free_bytes, plan_of
+from oscine.cli.doctor import IN_TURN, RESIDENT, cpu_features, plan_of
 from oscine.cli.main import main
 from oscine.cli.releases import (
     AUDEX_RELEASES,
@@ -93,19 +93,6 @@ def test_the_plan_is_what_loading_would_do() -> None:
     assert plan_of(auk, 16 << 30) == {"float32": IN_TURN, "bfloat16": RESIDENT}
     assert plan_of(auk, 10 << 30) == {"float32": IN_TURN, "bfloat16": IN_TURN}
     assert plan_of(auk, None) == plan_of(audio8, 1 << 40) == {}
-
-
-def test_memory_is_what_the_tightest_limit_leaves(tmp_path: Path) -> None:
-    assert free_bytes(tmp_path) is None
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    5000 kB\n")
-    assert free_bytes(tmp_path) == 5_120_000
-    group = tmp_path / "sys" / "fs" / "cgroup"
-    group.mkdir(parents=True)
-    (group / "memory.current").write_text("1000\n")
-    for limit, free in (("max\n", 5_120_000), ("3000\n", 2000), ("500\n", 0)):
-        (group / "memory.max").write_text(limit)
-        assert free_bytes(tmp_path) == free
 
 
 def test_cpu_features(tmp_path: Path) -> None:

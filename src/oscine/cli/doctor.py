@@ -13,6 +13,7 @@ from oscine.cli.arguments import print_json
 from oscine.cli.releases import RELEASES, RUNTIME_BYTES, Release, int8_memory_needed, memory_needed
 from oscine.cli.units import human_bytes, human_count
 from oscine.errors import MissingFile
+from oscine.runtime.memory import available_bytes
 
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "bf16", "i8mm")
 _DTYPES = {"float32": 4, "bfloat16": 2}
@@ -71,7 +72,7 @@ def _machine() -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cpu_features": cpu_features(Path("/proc/cpuinfo")),
         "compiled_steps": load_library() is not None,
-        "free_bytes": free_bytes(Path("/")),
+        "free_bytes": available_bytes(),
     }
 
 
@@ -84,24 +85,6 @@ def cpu_features(cpuinfo: Path) -> list[str]:
             present = set(line.split(":", 1)[1].split())
             return [flag for flag in _CPU_FLAGS if flag in present]
     return []
-
-
-def free_bytes(root: Path) -> int | None:
-    """Memory a new process can have: what the kernel calls available, or less under a container's limit.
-
-    `root` is the root of the file system. None where neither can be told.
-    """
-    found = []
-    meminfo = root / "proc" / "meminfo"
-    if meminfo.is_file():
-        for line in meminfo.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                found.append(int(line.split()[1]) * 1024)
-    group = root / "sys" / "fs" / "cgroup"
-    limit, used = group / "memory.max", group / "memory.current"
-    if limit.is_file() and used.is_file() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
-        found.append(max(int(text) - int(used.read_text(encoding="ascii")), 0))
-    return min(found) if found else None
 
 
 def _exactness() -> dict[str, Any]:

@@ -20,11 +20,12 @@ from typing import TypeVar, cast
 from oscine.engine.cores import has_spare_core
 from oscine.engine.decode import Worker, at_once, joint_runs
 from oscine.engine.entry import Entry, continued_job_error
-from oscine.engine.memory import MEMORY_SHARE, MemoryBudget, available_bytes
+from oscine.engine.isolation import isolated
+from oscine.engine.memory import MemoryBudget, bytes_for_jobs
 from oscine.engine.scheduler import Scheduler
 from oscine.engine.side import SideThread
 from oscine.errors import GenerationError, NotReady, OscineError
-from oscine.types import AtomicSteps, EventSink, Family, Job, JointDecoder, Samples, StepOut
+from oscine.types import EventSink, Family, Job, JointDecoder, Samples, StepOut
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Engine:
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
         total = self.options.memory_bytes
-        budget = MemoryBudget(int(available_bytes() * MEMORY_SHARE) if total is None else total)
+        budget = MemoryBudget(bytes_for_jobs() if total is None else total)
         self._scheduler: Scheduler[Entry] = Scheduler(budget, self.options.max_waiting, self.options.max_running)
         self._inbox: queue.SimpleQueue[Entry | Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # guards the count of jobs on their way in, and closing
@@ -202,15 +203,9 @@ class Engine:
                 self._end(entry, partial(entry.fail, refused))
 
     def _advance(self, batch: Sequence[Entry]) -> Sequence[StepOut]:
-        """One model step. A fault becomes an error of its job, or of all where it cannot be told whose it is."""
-        model = batch[0].model
-        try:
-            return model.step([entry.job for entry in batch])
-        except Exception as error:
-            if len(batch) > 1 and isinstance(model, AtomicSteps):
-                log.warning("a step of %d jobs failed (%r); each is stepped by itself", len(batch), error)
-                return [out for entry in batch for out in self._advance([entry])]
-            return [StepOut(error=error)] * len(batch)
+        """One model step; a fault becomes an error of the job that has it."""
+        outs = isolated(batch[0].model.step, [entry.job for entry in batch])
+        return [StepOut(error=out) if isinstance(out, Exception) else out for out in outs]
 
     def _decode_joint(self) -> None:
         """Decodes the frames of all jobs whose decoders can work together, those of a family in one call."""
@@ -224,19 +219,10 @@ class Engine:
                 self._push_all([entry for entry in entries if entry.grid in due])
 
     def _push_all(self, entries: Sequence[Entry]) -> None:
-        """One call for all; if it fails each job is decoded by itself, so that one job's fault is its own."""
+        """One call for all, or one for each if it fails."""
         pushes = [(cast(JointDecoder, entry.grid.decoder), entry.grid.take()) for entry in entries]
-        if len(pushes) > 1:
-            try:
-                made = type(pushes[0][0]).push_all(pushes)
-            except Exception:
-                log.exception("decoding %d jobs together failed; each is decoded by itself", len(entries))
-            else:
-                for entry, samples in zip(entries, made, strict=True):
-                    self._settle(entry, partial(entry.take_samples, samples))
-                return
-        for entry, (_, run) in zip(entries, pushes, strict=True):
-            self._settle(entry, partial(entry.decode_run, run))
+        for entry, made in zip(entries, isolated(type(pushes[0][0]).push_all, pushes), strict=True):
+            self._settle(entry, partial(entry.take_samples, made))
 
     def _settle(self, entry: Entry, take: Callable[[], None]) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -157,13 +156,11 @@ class Entry:
         if words:
             self._emit(TextChunk(text=words))
 
-    def take_samples(self, samples: Samples) -> None:
-        """Takes what the job's joint decoder made of the run that was due."""
-        self._hand_out(finite(samples))
-
-    def decode_run(self, run: Sequence[Any]) -> None:
-        """Decodes a run that was taken out of the grid, without other jobs."""
-        self.take_samples(self.grid.decoder.push(run))
+    def take_samples(self, made: Samples | Exception) -> None:
+        """Takes what the job's joint decoder made of the run that was due; raises what it raised."""
+        if isinstance(made, Exception):
+            raise made
+        self._hand_out(finite(made))
 
     def _hand_out(self, samples: Samples) -> None:
         """Hands out what follows the decoder's warm-up: its cold start would be heard as a click in dead air."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from oscine.runtime.memory import available_bytes
 
 MEMORY_SHARE = 0.6
-"""Share of the memory that is free at start-up which jobs may reserve; the rest is for activations and the system."""
+"""Share of the free memory which jobs may reserve; the rest is for activations and the system."""
+ASSUMED_BYTES = 4 * 2**30
+"""Free memory where the system does not say."""
 
 
-def available_bytes() -> int:
-    """Memory free for new allocations on this machine, in bytes, container limits not considered."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux: ask the C library below
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def bytes_for_jobs(taken: int = 0) -> int:
+    """What jobs may reserve when `taken` of the bytes free now are for other things."""
+    free = available_bytes()
+    return max(int(((ASSUMED_BYTES if free is None else free) - taken) * MEMORY_SHARE), 0)
 
 
 class MemoryBudget:

@@ -11,7 +11,7 @@ from oscine.api import BUNDLED_NAME, choose_device, choose_dtype, load
 from oscine.checkpoint.folder import describe_folder
 from oscine.checkpoint.hub import resolve_source
 from oscine.engine.engine import Engine, EngineOptions
-from oscine.engine.memory import MEMORY_SHARE, available_bytes
+from oscine.engine.memory import bytes_for_jobs
 from oscine.server.models import ModelSpec
 
 
@@ -57,5 +57,5 @@ def engine_for(
     Its memory is a share of what is free less the weights that may be loaded, `memory_bytes` or those of all models.
     """
     weights = sum(_loaded_bytes(resolve_source(source, offline=offline), load_options) for source in sources)
-    free = available_bytes() - (weights if memory_bytes is None else min(weights, memory_bytes))
-    return Engine(EngineOptions(max_waiting=None, memory_bytes=max(int(free * MEMORY_SHARE), 0)))
+    loaded = weights if memory_bytes is None else min(weights, memory_bytes)
+    return Engine(EngineOptions(max_waiting=None, memory_bytes=bytes_for_jobs(loaded)))

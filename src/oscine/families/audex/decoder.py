@@ -11,6 +11,7 @@ import torch
 from oscine.families.audex.speech_decoder import SpeechDecoder, SpeechSession
 from oscine.families.audex.transcript import clean_transcript, is_bare
 from oscine.families.audex.xcodec import XCodecDecoder
+from oscine.runtime.undo import undo_on_error
 from oscine.types import JointDecoder, Samples, TextDecoder
 
 INCOMPLETE = "\ufffd"
@@ -32,18 +33,13 @@ class SpeechStreamDecoder(JointDecoder):
     def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
         """The same for several streams of one model, in one call of its decoder; if it raises, none has moved on."""
         sessions = [cast(SpeechStreamDecoder, decoder)._session for decoder, _ in pushes]
-        marks = [session.mark() for session in sessions]
-        try:
+        with undo_on_error(sessions):
             taken = [
                 session.take([int(frame) for frame in frames])
                 for session, (_, frames) in zip(sessions, pushes, strict=True)
             ]
             chunks = iter(sessions[0].decoder.decode([chunk for chunk in taken if chunk is not None]))
             return [_joined([] if chunk is None else [next(chunks)]) for chunk in taken]
-        except Exception:
-            for session, mark in zip(sessions, marks, strict=True):
-                session.rewind(mark)
-            raise
 
     @torch.inference_mode()
     def flush(self) -> Samples:

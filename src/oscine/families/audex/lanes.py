@@ -7,7 +7,7 @@ neighbours cannot change a bit, and no keys are copied together. Only products w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +64,10 @@ class MambaState:
     ssm: Tensor
 
 
+LaneSnapshot = tuple[int, list[MambaState]]
+"""Length and states."""
+
+
 @dataclass(kw_only=True)
 class Lane:
     """One sequence on the device. `kv` and `mamba` are in the order of the attention and Mamba blocks."""
@@ -76,24 +80,14 @@ class Lane:
         """Tokens taken in so far."""
         return self.kv.length
 
-    def mark(self) -> tuple[int, list[tuple[Tensor, Tensor]]]:
-        """A point to `rewind` to, before the lane's next call; nothing is copied, since calls replace the states."""
-        return self.length, [(state.conv, state.ssm) for state in self.mamba]
+    def snapshot(self) -> LaneSnapshot:
+        """A point to come back to. Nothing is copied: keys stay where they are, and calls replace the states."""
+        return self.length, [replace(state) for state in self.mamba]
 
-    def rewind(self, mark: tuple[int, list[tuple[Tensor, Tensor]]]) -> None:
-        """Back to a mark: a call since then, whole or broken off, is as if it had not been."""
-        self.kv.length = mark[0]
-        for state, (conv, ssm) in zip(self.mamba, mark[1], strict=True):
-            state.conv, state.ssm = conv, ssm
-
-    def snapshot(self) -> tuple[int, list[MambaState]]:
-        """A point to come back to: keys stay where they are, states are copied."""
-        return self.length, [MambaState(conv=s.conv.clone(), ssm=s.ssm.clone()) for s in self.mamba]
-
-    def restore(self, snapshot: tuple[int, list[MambaState]]) -> None:
-        """Back to a snapshot of this lane, which may be used again."""
+    def restore(self, snapshot: LaneSnapshot) -> None:
+        """Back to a snapshot of this lane, which may be used again; a call since then may have broken off."""
         self.kv.length = snapshot[0]
-        self.mamba = [MambaState(conv=s.conv.clone(), ssm=s.ssm.clone()) for s in snapshot[1]]
+        self.mamba = [replace(state) for state in snapshot[1]]
 
 
 class Prefill:

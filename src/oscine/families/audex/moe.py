@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from oscine.families.audex.config import HybridConfig
 from oscine.families.audex.dense import SquaredReluMLP
 from oscine.families.audex.lanes import Call, Decode
+from oscine.layers.exact import in_rows
 
 
 class Router(nn.Module):
@@ -19,7 +20,7 @@ class Router(nn.Module):
         self.weight = nn.Parameter(torch.zeros(config.n_routed_experts, config.hidden_size))
         self.e_score_correction_bias = nn.Parameter(torch.zeros(config.n_routed_experts))
 
-    def forward(self, x: Tensor, *, row_by_row: bool = False) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x [row, dim] → (experts int64 [row, chosen], weights float32 [row, chosen]).
 
         The bias steers the choice but is no part of the weights. With several groups of experts, only the best
@@ -27,8 +28,7 @@ class Router(nn.Module):
         """
         config = self.config
         products = nn.functional.linear(x.float(), self.weight.float())
-        # A sigmoid's last bit can depend on where the tensor ends, hence on the neighbours.
-        scores = torch.stack([row.sigmoid() for row in products]) if row_by_row else products.sigmoid()
+        scores = in_rows(torch.sigmoid, products)
         choice = scores + self.e_score_correction_bias.float()
         if config.topk_group < config.n_group:
             groups = torch.unflatten(choice, -1, (config.n_group, -1))
@@ -59,7 +59,7 @@ class MoE(nn.Module):
         has. In a decode call each expert therefore works on as many rows as the call has, the rest being zeros, which
         costs nothing while reading the weights is what takes the time. Padding rows of the call are not routed.
         """
-        experts, weights = self.gate(x, row_by_row=isinstance(call, Decode))
+        experts, weights = self.gate(x)
         routed = experts[: len(call.lanes)] if isinstance(call, Decode) else experts
         total = torch.zeros_like(x, dtype=torch.float32)
         for expert in routed.unique().tolist():  # ascending, so each row sums its experts in an order of its own

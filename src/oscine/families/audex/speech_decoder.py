@@ -276,13 +276,13 @@ class SpeechSession:
         self._kv = self.decoder.new_kv()
         self._waiting: list[int] = []
 
-    def mark(self) -> tuple[int, tuple[int, ...]]:
-        """A point to `rewind` to: frames decoded and frames waiting."""
+    def snapshot(self) -> tuple[int, tuple[int, ...]]:
+        """A point to come back to: frames decoded and frames waiting."""
         return self._kv.length, tuple(self._waiting)
 
-    def rewind(self, mark: tuple[int, tuple[int, ...]]) -> None:
-        """Back to a mark of this stream: what was decoded since is as if it had not been."""
-        self._kv.length, self._waiting = mark[0], list(mark[1])
+    def restore(self, snapshot: tuple[int, tuple[int, ...]]) -> None:
+        """Back to a snapshot of this stream: what was decoded since is as if it had not been."""
+        self._kv.length, self._waiting = snapshot[0], list(snapshot[1])
 
     def push(self, ids: Sequence[int]) -> list[Tensor]:
         """Adds frames; the chunks [sample] they complete, maybe none."""

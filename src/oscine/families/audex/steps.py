@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Any, cast
 
@@ -18,13 +19,14 @@ from oscine.errors import NonFiniteOutput
 from oscine.families.audex.guidance import blend
 from oscine.families.audex.heads import Head, head_of
 from oscine.families.audex.jobs import Deferred, LMJob, Output
-from oscine.families.audex.lanes import Lane
+from oscine.families.audex.lanes import Lane, LaneSnapshot
 from oscine.families.audex.loading import AudexModel
 from oscine.families.audex.sampling import draw
 from oscine.families.audex.tta import XCODEC1_NUM_CODEBOOKS, PhaseTable
 from oscine.layers.exact import ExactRule
+from oscine.runtime.undo import own_outcome, undo_on_error
 from oscine.seeds import derive_seed
-from oscine.types import AtomicSteps, Job, StepOut
+from oscine.types import Job, StepOut
 
 FIRST_ROOM = 256
 """New tokens there is room for before a lane first grows."""
@@ -49,15 +51,28 @@ class Slot:
         """Audio clips that have not been through the tower."""
         return (0 if self.job.mel is None else len(self.job.mel)) - len(self.heard)
 
+    def snapshot(self) -> _Snapshot:
+        """A point to come back to; keys stay in the lanes."""
+        return _Snapshot(
+            lanes=[lane.snapshot() for lane in self.lanes], num_tokens=len(self.tokens), codes=tuple(self.codes)
+        )
+
+    def restore(self, snapshot: _Snapshot) -> None:
+        """Back to a snapshot; the random stream goes on."""
+        for lane, point in zip(self.lanes, snapshot.lanes, strict=True):
+            lane.restore(point)
+        del self.tokens[snapshot.num_tokens :]
+        self.codes = list(snapshot.codes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Snapshot:
-    lanes: tuple[Any, ...]
-    tokens: tuple[int, ...]
-    codes: tuple[int, ...]
+    lanes: Sequence[LaneSnapshot]
+    num_tokens: int
+    codes: Sequence[int]
 
 
-class AudexStepModel(AtomicSteps):
+class AudexStepModel:
     """The `StepModel` of the family; `rule` says in which shapes a row's result is its own.
 
     With `speech_only` a speech job's logits are computed for speech tokens and ends alone, a third of the vocabulary.
@@ -109,28 +124,18 @@ class AudexStepModel(AtomicSteps):
             return [self._listen(slots[0])]
         if key == "prefill":
             return [self._advance(slots[0], self._prefill(slots[0])[0])]
-        lanes = [lane for slot in slots for lane in slot.lanes]
-        marks = [lane.mark() for lane in lanes]
-        try:
+        with undo_on_error(slots):
             logits = self._decode(slots)
-        except Exception:
-            for lane, mark in zip(lanes, marks, strict=True):
-                lane.rewind(mark)
-            raise
-        return [self._advance_in_company(slot, rows) for slot, rows in zip(slots, logits, strict=True)]
+        return [own_outcome(partial(self._advance, slot, rows)) for slot, rows in zip(slots, logits, strict=True)]
 
     def snapshot(self, job: Job) -> object:
-        """Keys stay in the lanes; only lengths, states and tokens are kept."""
-        slot = self._slots[job.id]
-        lanes = tuple(lane.snapshot() for lane in slot.lanes)
-        return _Snapshot(lanes=lanes, tokens=tuple(slot.tokens), codes=tuple(slot.codes))
+        """Lengths and states of the job's lanes, and how many tokens it has."""
+        return self._slots[job.id].snapshot()
 
     def restore(self, job: Job, snapshot: object, seed: int) -> None:
         """Back to where the snapshot was taken, with a fresh random stream."""
-        slot, point = self._slots[job.id], cast(_Snapshot, snapshot)
-        for lane, kept in zip(slot.lanes, point.lanes, strict=True):
-            lane.restore(kept)
-        slot.tokens, slot.codes = list(point.tokens), list(point.codes)
+        slot = self._slots[job.id]
+        slot.restore(cast(_Snapshot, snapshot))
         slot.generator = torch.Generator().manual_seed(seed)
 
     def release(self, job: Job) -> None:
@@ -199,13 +204,6 @@ class AudexStepModel(AtomicSteps):
             for place, row in zip(places, self._heads[output](taken), strict=False):
                 rows[place] = row
         return rows
-
-    def _advance_in_company(self, slot: Slot, logits: Tensor) -> StepOut:
-        """`_advance` with what it raises as this job's error: the other jobs' tokens are in already."""
-        try:
-            return self._advance(slot, logits)
-        except Exception as error:
-            return StepOut(error=error)
 
     def _advance(self, slot: Slot, logits: Tensor) -> StepOut:
         """Draws the job's next token from logits [lane, column] and says what came of it."""

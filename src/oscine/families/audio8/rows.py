@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,6 +12,8 @@ from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.frame import SamplingRows, noise_size
 from oscine.layers.exact import VECTOR_LOOP
 from oscine.runtime.sampling import truncation
+
+STEPPED = ("columns", "positions", "recent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,15 @@ class DecodeRows:
         self._sampling.clear()
         for tensor in self._tensors.values():
             tensor[row] = 0
+
+    def snapshot(self, rows: slice) -> dict[str, Tensor]:
+        """A copy of what a step changes in `rows`, but for the noise."""
+        return {name: self._tensors[name][rows].clone() for name in STEPPED}
+
+    def restore(self, rows: slice, stored: Mapping[str, Tensor]) -> None:
+        """Puts back what `snapshot` gave."""
+        for name, values in stored.items():
+            self._tensors[name][rows] = values
 
     def draw_noise(self, generators: Sequence[tuple[int, Generator]], rows: slice) -> None:
         """Fills the noise of each (row, generator) with one frame's uniforms, in the order of the definition."""

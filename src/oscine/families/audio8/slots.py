@@ -6,7 +6,7 @@ part in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,7 +46,7 @@ class Audio8Inputs:
 class Slot:
     """A job in flight. `row` is None until it decodes; `position` is where its next column goes.
 
-    `has_noise`: its row holds the noise of a frame that was not drawn after all.
+    `noise_at` is the position whose frame the noise in its row is for. `failed`: its row may hold what is not finite.
     """
 
     job: Job
@@ -58,26 +58,16 @@ class Slot:
     position: int = 0
     emitted: int = 0
     failed: bool = False
-    has_noise: bool = False
+    noise_at: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A restart point of a decoding job: keys are not in it, since what lies beyond `position` is never seen."""
+    """Where decoding slots in neighbouring rows stood. Keys are not in it: those beyond `positions` are never seen."""
 
-    position: int
-    emitted: int
-    column: Tensor
-    recent: Tensor
-    recurrent: Exported
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """Where the slots of one call, in neighbouring rows, stood before it."""
-
-    slots: Sequence[Slot]
     positions: Sequence[int]
+    emitted: Sequence[int]
+    rows: Mapping[str, Tensor]
     recurrent: Exported
 
 
@@ -115,7 +105,7 @@ class SlotTable:
         self.rows.free(freed)
         slot.row = None
 
-    def bring_to_the_end(self, slots: Sequence[Slot]) -> int:
+    def move_to_tail(self, slots: Sequence[Slot]) -> int:
         """Orders the rows so that the given slots are the last active ones; the first of their rows."""
         first = len(self.active) - len(slots)
         wanted = set(map(id, slots))
@@ -126,61 +116,33 @@ class SlotTable:
         return first
 
     def draw_noise(self, slots: Sequence[Slot], rows: slice) -> None:
-        """Fills in one frame's noise for slots among `rows`."""
-        drawing = [slot for slot in slots if not slot.has_noise]
+        """Fills in one frame's noise for slots among `rows` that do not have it yet."""
+        drawing = [slot for slot in slots if slot.noise_at != slot.position]
         self.rows.draw_noise([(slot.row, slot.generator) for slot in drawing if slot.row is not None], rows)
         for slot in drawing:
-            slot.has_noise = True
+            slot.noise_at = slot.position
 
     def push(self, slots: Sequence[Slot], codes: Tensor) -> None:
         """Makes frames of codes [slot, C] what slots in neighbouring rows feed next: their step is over."""
         self.rows.push(_rows_of(slots), codes)
-        for slot in slots:
-            slot.has_noise = False
 
-    def mark(self, slots: Sequence[Slot]) -> Mark:
-        """What `put_back` needs if a call for these slots, in neighbouring rows, breaks off before its push.
-
-        Keys need no copy: what a repeated call writes is the same. The recurrent state of a lone slot is not kept,
-        since a job whose own call breaks is at its end.
-        """
-        recurrent = self.cache.snapshot(_rows_of(slots)) if len(slots) > 1 else {}
-        return Mark(slots=slots, positions=[slot.position for slot in slots], recurrent=recurrent)
-
-    def put_back(self, mark: Mark) -> None:
-        """Undoes a call; the noise it drew is kept for the next one."""
-        rows = _rows_of(mark.slots)
-        for slot, position in zip(mark.slots, mark.positions, strict=True):
-            slot.position = position
-            self.rows["positions"][slot.row] = position
-        if mark.recurrent:
-            self.cache.restore(rows, mark.recurrent)
-
-    def snapshot(self, slot: Slot) -> Snapshot | None:
-        """What brings a decoding slot back to this moment; None for one that does not decode yet."""
-        if slot.row is None:
-            return None
+    def snapshot(self, slots: Sequence[Slot]) -> Snapshot:
+        """What brings decoding slots in neighbouring rows back to this moment."""
+        rows = _rows_of(slots)
         return Snapshot(
-            position=slot.position,
-            emitted=slot.emitted,
-            column=self.rows["columns"][slot.row].clone(),
-            recent=self.rows["recent"][slot.row].clone(),
-            recurrent=self.cache.snapshot(slot.row),
+            positions=[slot.position for slot in slots],
+            emitted=[slot.emitted for slot in slots],
+            rows=self.rows.snapshot(rows),
+            recurrent=self.cache.snapshot(rows),
         )
 
-    def restore(self, slot: Slot, snapshot: Snapshot | None) -> None:
-        """Brings a slot back; None, or a slot without a row, means back to the start of its prompt."""
-        slot.has_noise = False
-        if snapshot is None or slot.row is None:
-            self.remove(slot)
-            slot.emitted = 0
-            slot.phase = "encode" if slot.phase == "encode" else "prefill"
-            return
-        slot.position, slot.emitted = snapshot.position, snapshot.emitted
-        self.rows["positions"][slot.row] = snapshot.position
-        self.rows["columns"][slot.row] = snapshot.column
-        self.rows["recent"][slot.row] = snapshot.recent
-        self.cache.restore(slot.row, snapshot.recurrent)
+    def restore(self, slots: Sequence[Slot], snapshot: Snapshot) -> None:
+        """Brings slots, in neighbouring rows again, back to a snapshot; noise that was drawn since is kept."""
+        rows = _rows_of(slots)
+        for slot, position, emitted in zip(slots, snapshot.positions, snapshot.emitted, strict=True):
+            slot.position, slot.emitted = position, emitted
+        self.rows.restore(rows, snapshot.rows)
+        self.cache.restore(rows, snapshot.recurrent)
 
     def _swap(self, one: Slot, other: Slot) -> None:
         assert one.row is not None
@@ -203,3 +165,22 @@ def _rows_of(slots: Sequence[Slot]) -> slice:
     first = slots[0].row
     assert first is not None
     return slice(first, first + len(slots))
+
+
+@dataclass(frozen=True)
+class Span:
+    """Slots in neighbouring rows that take part in one step."""
+
+    table: SlotTable
+    slots: Sequence[Slot]
+
+    def snapshot(self) -> Snapshot | None:
+        """Where they stand; a lone slot keeps nothing, since a job whose own step breaks is at its end."""
+        return self.table.snapshot(self.slots) if len(self.slots) > 1 else None
+
+    def restore(self, snapshot: Snapshot | None) -> None:
+        """Back to where they stood."""
+        for slot in self.slots:
+            slot.failed = True
+        if snapshot is not None:
+            self.table.restore(self.slots, snapshot)

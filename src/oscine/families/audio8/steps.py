@@ -8,8 +8,8 @@ A job goes through up to three phases, which are its batch keys: `encode` (its r
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Hashable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from oscine.errors import (
     InputTooLong,
     InvalidRequest,
     NonFiniteOutput,
-    OscineError,
     UnsupportedFeature,
 )
 from oscine.families.audio8.cache import Exported
@@ -31,12 +30,11 @@ from oscine.families.audio8.frame import FrameDrawer, noise_size
 from oscine.families.audio8.lru import RecentStore
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import prefix_columns, suffix_columns
-from oscine.families.audio8.slots import Audio8Inputs, Slot, SlotTable, Snapshot
+from oscine.families.audio8.slots import Audio8Inputs, Slot, SlotTable, Snapshot, Span
 from oscine.layers.exact import ExactRule, check_exact
+from oscine.runtime.undo import own_outcome, undo_on_error
 from oscine.seeds import derive_seed
 from oscine.types import AudioInput, Job, StepOut
-
-log = logging.getLogger(__name__)
 
 MAX_DECODE_BATCH = 256
 PREFIX_STORE_BYTES = 128 * 2**20
@@ -126,23 +124,31 @@ class Audio8StepModel:
 
     @torch.inference_mode()
     def step(self, jobs: Sequence[Job]) -> Sequence[StepOut]:
-        """One step of jobs of one phase; an error of one job is in its own result."""
+        """One step of jobs of one phase."""
         slots = [self._slots[job] for job in jobs]
         if slots[0].phase == "decode":
             return self._decode(slots)
-        return [self._step_alone(slot) for slot in slots]
+        alone = self._encode if slots[0].phase == "encode" else self._prefill
+        return [own_outcome(partial(alone, slot)) for slot in slots]
 
     @torch.inference_mode()
     def snapshot(self, job: Job) -> object:
         """A restart point after the job's last step; None stands for the start of its prompt."""
-        return self._table.snapshot(self._slots[job])
+        slot = self._slots[job]
+        return None if slot.row is None else self._table.snapshot([slot])
 
     @torch.inference_mode()
     def restore(self, job: Job, snapshot: object, seed: int) -> None:
         """Puts the job back to a snapshot of its own, with a fresh random stream."""
         slot = self._slots[job]
         slot.generator.manual_seed(seed)
-        self._table.restore(slot, snapshot if isinstance(snapshot, Snapshot) else None)
+        slot.noise_at = None
+        if isinstance(snapshot, Snapshot) and slot.row is not None:
+            self._table.restore([slot], snapshot)
+        else:
+            self._table.remove(slot)
+            slot.emitted = 0
+            slot.phase = "encode" if slot.phase == "encode" else "prefill"
 
     @torch.inference_mode()
     def release(self, job: Job) -> None:
@@ -152,12 +158,6 @@ class Audio8StepModel:
             self._table.remove(slot)
 
     # One job
-
-    def _step_alone(self, slot: Slot) -> StepOut:
-        try:
-            return self._encode(slot) if slot.phase == "encode" else self._prefill(slot)
-        except OscineError as error:
-            return StepOut(error=error)
 
     def _encode(self, slot: Slot) -> StepOut:
         audio = slot.inputs.reference
@@ -206,36 +206,16 @@ class Audio8StepModel:
     # The batch
 
     def _decode(self, slots: Sequence[Slot]) -> list[StepOut]:
-        """One frame for each slot, in calls of the sizes the rule allows.
-
-        The slots of a call that breaks are put back to where they were and run one by one, so that a fault ends the
-        job that has it and no other.
-        """
-        first = self._table.bring_to_the_end(slots)
-        results: dict[int, StepOut] = {}
-        broken: list[Slot] = []
-        for size in self.rule.call_sizes(len(slots)):
-            part = self._table.active[first : first + size]
-            before = self._table.mark(part)
-            try:
-                outs = self._emit(part, first, *self._advance(part, first))
-            except Exception as error:
-                log.warning("a step of %d jobs failed (%r); each is stepped by itself", len(part), error)
-                self._table.put_back(before)
-                broken.extend(part)
-            else:
-                results.update((id(slot), out) for slot, out in zip(part, outs, strict=True))
-            first += size
-        results.update((id(slot), self._decode_alone(slot)) for slot in broken)
+        """One frame for each slot, in calls of the sizes the rule allows; if one fails no slot has moved."""
+        first = self._table.move_to_tail(slots)
+        ordered = self._table.active[first:]
+        outs: list[StepOut] = []
+        with undo_on_error([Span(self._table, ordered)]):
+            for size in self.rule.call_sizes(len(slots)):
+                part, start = ordered[len(outs) : len(outs) + size], first + len(outs)
+                outs += self._emit(part, start, *self._advance(part, start))
+        results = {id(slot): out for slot, out in zip(ordered, outs, strict=True)}
         return [results[id(slot)] for slot in slots]
-
-    def _decode_alone(self, slot: Slot) -> StepOut:
-        first = self._table.bring_to_the_end([slot])
-        try:
-            return self._emit([slot], first, *self._advance([slot], first))[0]
-        except Exception as error:
-            slot.failed = True
-            return StepOut(error=error)
 
     def _advance(self, slots: Sequence[Slot], first: int) -> tuple[Tensor, Tensor]:
         """Feeds the pending columns of the slots in the rows from `first` on; padding rows come along."""

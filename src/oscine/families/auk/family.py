@@ -26,7 +26,7 @@ from oscine.families.auk.duration import (
     zero_shot_seconds,
 )
 from oscine.families.auk.folder import AuKFolder, open_folder
-from oscine.families.auk.residency import TransformerHolder, available_bytes, fits, module_bytes
+from oscine.families.auk.residency import TransformerHolder, fits, free_bytes, module_bytes
 from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
 from oscine.families.auk.steps import AuKInputs, AuKStepModel
 from oscine.families.auk.tasks import (
@@ -65,7 +65,7 @@ def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -
         weights = module_bytes(AuKTransformer.from_config(parts.config.dit), dtype)
         weights += module_bytes(AuKVAE.from_config(parts.config.vae), torch.float32)
     weights += module_bytes(empty_thinker(parts), dtype)
-    resident = fits(weights, available_bytes(device))
+    resident = fits(weights, free_bytes(device))
     return load_parts(parts, name=name, device=device, dtype=dtype, resident=resident)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from oscine.families.auk.dit import AuKTransformer
+from oscine.runtime.memory import available_bytes
 
 HEADROOM_BYTES = 2 << 30
 """For activations, the prompt and the rest of the process."""
@@ -55,24 +54,11 @@ def module_bytes(module: torch.nn.Module, dtype: torch.dtype) -> int:
     return sum(parameter.numel() for parameter in module.parameters()) * dtype.itemsize
 
 
-def fits(wanted_bytes: int, free_bytes: int) -> bool:
-    """Whether weights of this size leave room to work in."""
-    return wanted_bytes + HEADROOM_BYTES <= free_bytes
+def fits(wanted: int, free: int | None) -> bool:
+    """Whether weights of `wanted` bytes leave room to work in, as far as is known."""
+    return free is None or wanted + HEADROOM_BYTES <= free
 
 
-def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
-    """Memory free for new allocations where the model runs: what the system calls available, or a container's rest.
-
-    `root` is the root of the file system.
-    """
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    meminfo, group = root / "proc" / "meminfo", root / "sys" / "fs" / "cgroup"
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if meminfo.is_file():
-        lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines() if ":" in line)
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    limit, used = group / "memory.max", group / "memory.current"
-    if limit.is_file() and used.is_file() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
-        free = min(free, max(int(text) - int(used.read_text(encoding="ascii")), 0))
-    return free
+def free_bytes(device: torch.device) -> int | None:
+    """Memory free for new allocations where the model runs; None where it cannot be told."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,8 +22,9 @@ from oscine.families.auk.pipeline import REFERENCE_CACHE, check_finite
 from oscine.families.auk.residency import TransformerHolder
 from oscine.families.auk.sampler import GUIDANCE_FLOOR, draw_noise, guided
 from oscine.families.auk.vae import AuKVAE
+from oscine.runtime.undo import own_outcome
 from oscine.seeds import derive_seed
-from oscine.types import AtomicSteps, Job, Samples, StepOut
+from oscine.types import Job, Samples, StepOut
 
 CONDITION, FLOW = ("auk", "condition"), ("auk", "flow")
 MAX_BATCH = 8
@@ -61,7 +63,7 @@ class _Slot:
     table: Tensor | None = None
 
 
-class AuKStepModel(AtomicSteps):
+class AuKStepModel:
     """Holds the requests in flight; called from the engine's thread only."""
 
     def __init__(
@@ -108,7 +110,7 @@ class AuKStepModel(AtomicSteps):
         ):
             rows = rows[:1]
         velocities = dit.step_packed([slot.x for slot in slots], [context for context, _ in ready], rows)
-        return [self._advance(*item) for item in zip(jobs, slots, velocities, strict=True)]
+        return [own_outcome(partial(self._advance, *item)) for item in zip(jobs, slots, velocities, strict=True)]
 
     def snapshot(self, job: Job) -> object:
         """The job's latents and how far they are; None before it is conditioned."""
@@ -159,13 +161,6 @@ class AuKStepModel(AtomicSteps):
         return draw_noise(job.inputs.frames, self._vae.config.latent_dim, generator).to(self._device)
 
     def _advance(self, job: Job, slot: _Slot, velocity: Tensor) -> StepOut:
-        """Moves one job on; what goes wrong here is its own, the others move on."""
-        try:
-            return self._moved(job, slot, velocity)
-        except Exception as error:
-            return StepOut(error=error)
-
-    def _moved(self, job: Job, slot: _Slot, velocity: Tensor) -> StepOut:
         inputs: AuKInputs = job.inputs
         v = velocity.float()
         moved = guided(v[0], v[1], inputs.guidance) if inputs.branches == 2 else v[0]

@@ -15,6 +15,7 @@ import torch
 
 from oscine import families
 from oscine.audio.io import AudioSource, read_audio
+from oscine.cancellation import result_of
 from oscine.checkpoint.hub import resolve_source
 from oscine.checkpoint.voices import VoiceStore
 from oscine.engine.engine import Engine, EngineOptions
@@ -272,7 +273,7 @@ class Model:
             raise VoiceExists(f"there is a voice named {name!r} already; remove it first or choose another name")
         reference = read_audio(audio)
         encode = self._family.encode_voice
-        voice = self._engine.call(lambda: encode(name, reference, transcript)).result()
+        voice = result_of(self._engine.call(lambda: encode(name, reference, transcript)))
         voice = replace(voice, description=description or voice.description)
         if store:
             self._store.add(voice)

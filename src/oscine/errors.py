@@ -16,10 +16,12 @@ what was wrong, the value, what is allowed and, where it helps, what to try next
     │  ├ ConfigMismatch
     │  ├ WeightMismatch
     │  └ MissingFile
+    ├ LoadFailed 500              load time, no fault of the checkpoint
     ├ OutputError 500             the result could not be written
     ├ QueueFull 429
     ├ NotReady 503
     ├ Cancelled                   no body; logged
+    ├ EngineFailed 500            the process has to be started again
     └ GenerationError 500
        ├ NonFiniteOutput
        └ NoAudio
@@ -114,6 +116,12 @@ class MissingFile(CheckpointError):
     code = "missing_file"
 
 
+class LoadFailed(OscineError):
+    """Loading a model broke off with an error that is none of these, such as a lack of memory."""
+
+    code = "load_failed"
+
+
 class OutputError(OscineError):
     """The result could not be written (full disk, no permission, unknown container)."""
 
@@ -144,6 +152,12 @@ class Cancelled(OscineError):
     code = "cancelled"
     status = 499
     exit_code = 130
+
+
+class EngineFailed(OscineError):
+    """The engine's thread has ended by a fault: nothing more can be generated until the process starts again."""
+
+    code = "engine_failed"
 
 
 class GenerationError(OscineError):

@@ -8,6 +8,7 @@ Knows jobs, frames and samples; knows no text, no family and no HTTP.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import queue
 import threading
@@ -15,8 +16,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from oscine.engine.call import Call, engine_failed
 from oscine.engine.cores import has_spare_core
 from oscine.engine.decode import Worker, at_once, joint_runs
 from oscine.engine.entry import Entry, continued_job_error
@@ -24,7 +26,7 @@ from oscine.engine.isolation import isolated
 from oscine.engine.memory import MemoryBudget, bytes_for_jobs
 from oscine.engine.scheduler import Scheduler
 from oscine.engine.side import SideThread
-from oscine.errors import GenerationError, NotReady, OscineError
+from oscine.errors import EngineFailed, GenerationError, NotReady, OscineError
 from oscine.types import EventSink, Family, Job, JointDecoder, Samples, StepOut
 
 log = logging.getLogger(__name__)
@@ -59,18 +61,23 @@ class EngineStats:
 
 
 class Engine:
-    """Runs jobs of any family. `submit`, `call`, `stats` and `close` may be called from any thread."""
+    """Runs jobs of any family. `submit`, `call`, `stats` and `close` may be called from any thread.
+
+    A job's fault is its own. A fault of the engine itself (what escapes the handling of jobs, or is no `Exception`)
+    ends its thread: every job gets that error, so does whoever comes later, and `failure` says what happened.
+    """
 
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
         total = self.options.memory_bytes
         budget = MemoryBudget(bytes_for_jobs() if total is None else total)
         self._scheduler: Scheduler[Entry] = Scheduler(budget, self.options.max_waiting, self.options.max_running)
-        self._inbox: queue.SimpleQueue[Entry | Callable[[], None] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Entry | Call[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # guards the count of jobs on their way in, and closing
         self._incoming = 0
         self._closing = False
         self._abort = False
+        self._failure: EngineFailed | None = None
         self._decoding = SideThread("oscine-decode")
         self._thread = threading.Thread(target=self._run, name="oscine-engine", daemon=True)
         self._thread.start()
@@ -81,13 +88,13 @@ class Engine:
     def submit(self, family: Family, jobs: Sequence[tuple[Job, EventSink]], *, admitted: bool = False) -> None:
         """Queues jobs together: all or none. Each sink gets chunks, then exactly one `Done` or `Failed`.
 
-        Raises `QueueFull`, `NotReady` (closing) and `InputTooLong` (cannot ever fit) before anything is queued.
+        Raises `QueueFull`, `NotReady` (closing), `EngineFailed` and `InputTooLong` (cannot ever fit) before anything is
+        queued.
         `admitted` are later pieces of a request that has been let in, whose first piece has been submitted: they find
         room even in a full queue, so that a request does not fail half spoken.
         """
         with self._lock:
-            if self._closing:
-                raise NotReady("the engine is shutting down")
+            self._check_open()
             for job, _ in jobs:
                 self._scheduler.check_fits(job.memory)
             if not admitted:
@@ -103,21 +110,23 @@ class Engine:
 
     def call(self, work: Callable[[], T]) -> Future[T]:
         """Runs `work` on the device's thread between two steps; the future carries its result or exception."""
-        future: Future[T] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(work())
-            except BaseException as error:
-                future.set_exception(error)
-
+        call = Call(work)
         with self._lock:
-            if self._closing:
-                raise NotReady("the engine is shutting down")
-            self._inbox.put(run)
-        return future
+            self._check_open()
+            self._inbox.put(call)
+        return call.future
+
+    @property
+    def failure(self) -> EngineFailed | None:
+        """What ended the engine's thread, if a fault did: nothing can be run any more."""
+        return self._failure
+
+    def _check_open(self) -> None:
+        """Raises what keeps new work out. The caller holds the lock."""
+        if self._failure is not None:
+            raise EngineFailed(self._failure.message)
+        if self._closing:
+            raise NotReady("the engine is shutting down")
 
     def stats(self) -> EngineStats:
         """How full the engine is."""
@@ -156,9 +165,33 @@ class Engine:
 
     def _run(self) -> None:
         busy = False
-        while self._receive(wait=not busy) or self._scheduler.running or self._scheduler.waiting:
-            busy = self.step()
+        try:
+            while self._receive(wait=not busy) or self._scheduler.running or self._scheduler.waiting:
+                busy = self.step()
+        except BaseException as error:
+            self._break_down(error)
         self._decoding.close()
+
+    def _break_down(self, error: BaseException) -> None:
+        """Tells everybody who waits, or comes later, that a fault has ended the engine."""
+        log.critical("the engine's thread has ended by a fault", exc_info=error)
+        failure = engine_failed(error)
+        with self._lock:
+            self._failure = failure  # from now on the inbox gets nothing more to do
+        messages = [*self._scheduler.running, *self._scheduler.waiting]
+        with contextlib.suppress(queue.Empty):
+            while True:
+                message = self._inbox.get_nowait()
+                if isinstance(message, Entry):
+                    messages.append(message)
+                elif message is not None:
+                    message.refuse(failure)
+        self._scheduler.clear()
+        self._incoming = 0
+        for entry in messages:
+            if not entry.ended:
+                with contextlib.suppress(Exception):  # of a model or a sink that is broken too: the others go first
+                    entry.fail(failure)
 
     def _worker(self) -> Worker:
         """Who decodes a job's frames."""
@@ -185,7 +218,7 @@ class Engine:
                     self._scheduler.waiting.append(message)
                     self._incoming -= 1
             elif message is not None:
-                message()
+                message.run()
 
     def _drop_cancelled(self) -> None:
         for entry in [*self._scheduler.running, *self._scheduler.waiting]:

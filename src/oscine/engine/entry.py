@@ -239,10 +239,12 @@ class Entry:
         assert not self.ended, f"job {self.job.id} ended twice"
         self.ended = True
         self.job.outcome = event
-        self._leave_model()
-        if self._grid:
-            self._grid.drop()
-        self._emit(event)
+        try:
+            self._leave_model()
+            if self._grid:
+                self._grid.drop()
+        finally:
+            self._emit(event)
 
     def _leave_model(self) -> None:
         if self._in_model:

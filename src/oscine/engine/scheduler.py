@@ -89,6 +89,13 @@ class Scheduler(Generic[E]):
             entry.served = self.tick
         return batch
 
+    def clear(self) -> None:
+        """Takes all entries out."""
+        self.waiting.clear()
+        for entry in self.running:
+            self.budget.free(entry.memory)
+        self.running.clear()
+
     def remove(self, entry: E) -> None:
         """Takes an entry out, waiting or running, and frees what it had reserved."""
         if entry in self.running:

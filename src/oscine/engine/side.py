@@ -51,5 +51,5 @@ class SideThread:
                 continue
             try:
                 piece.future.set_result(piece.work())
-            except Exception as error:
+            except BaseException as error:  # also what ends a thread: nobody may wait for it in vain
                 piece.future.set_exception(error)

@@ -56,17 +56,17 @@ def load(
 
     `device` "auto" is CUDA when there is one, else the CPU; `dtype` "auto" is float32 on the CPU and bfloat16 on CUDA
     (codecs stay float32); "int8" holds a language model's weights so, where the family can, and the rest as "auto".
-    `threads` sets torch's thread count for the whole process; one is the fastest for the bundled voice. Only this call
-    may download, and with `offline` nothing does. `engine` shares one engine, hence one device thread, between models.
+    `threads` sets torch's thread count for the whole process; None is what suits the model: one for a small one such as
+    the bundled voice, else torch's own. Only this call may download, and with `offline` nothing does. `engine` shares
+    one engine, hence one device thread, between models.
     Raises `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device or dtype that is not there.
     """
-    if threads is not None:
-        if threads < 1:
-            raise InvalidRequest(f"threads must be at least 1, got {threads}", param="threads")
-        torch.set_num_threads(threads)
+    if threads is not None and threads < 1:
+        raise InvalidRequest(f"threads must be at least 1, got {threads}", param="threads")
     where = choose_device(device)
     precision = choose_dtype(dtype, where)
     folder = resolve_source(source, revision=revision, offline=offline)
+    use_threads(threads, folder)
     family = families.load_family(folder, name=_name(source, folder), device=where, dtype=precision)
     _log.info("loaded %s, licence: %s", family.capabilities.model, family.capabilities.licence)
     return Model(family, engine or Engine(engine_options), VoiceStore(voices_dir), owns_engine=engine is None)
@@ -311,6 +311,22 @@ def _with_words(options: RequestOptions, name: str, words: str | None) -> Reques
 
 def _heard(audio: AudioSource) -> AudioInput:
     return read_audio(audio, max_seconds=None, param="audio")
+
+
+_threads_before: list[int] = []  # torch's count, from when a small model lowered it until a large one is loaded
+
+
+def use_threads(threads: int | None, folder: Path) -> None:
+    """Sets torch's thread count: as asked, or what suits the checkpoint in `folder`. Raises as `families.spec_of`."""
+    suited = families.suited_threads([folder]) if threads is None else threads
+    if threads is not None:
+        _threads_before.clear()
+    elif suited is not None and not _threads_before:
+        _threads_before.append(torch.get_num_threads())
+    elif suited is None and _threads_before:
+        suited = _threads_before.pop()
+    if suited is not None:
+        torch.set_num_threads(suited)
 
 
 def choose_device(name: str) -> torch.device:

@@ -56,7 +56,7 @@ class Voice:
 class Edit:
     """What to do to `Request.audio`: a task of the family by `name`, and what it needs to know, by slot.
 
-    The family checks names and values (`oscine.families.auk.tasks` for AuK).
+    The family checks names and values; its tasks are `Capabilities.edits`.
     """
 
     name: str

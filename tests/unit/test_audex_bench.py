@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from oscine import bench
-from oscine.bench import audex
 from oscine.errors import InvalidRequest
+from oscine.families.audex import bench as audex
 from tests.unit.audex_models import CPU, tiny_folder
 
 HEADS = ("whole_head", "speech_head")
@@ -76,11 +76,11 @@ def test_parts_of_random_weights(
     ("arguments", "message"),
     [
         (["no-such-model", "--random-weights"], "audex-2b"),
-        (["audio8-0.6b", "--random-weights", "--batch", "1,4"], "one number"),
+        (["audio8-0.6b", "--random-weights", "--batch", "1,4"], "several numbers is for audex, not for audio8"),
         (["auk", "--random-weights", "--parts", "lm"], "conditioner, dit, vae; got 'lm'"),
         (["auk", "--random-weights", "--parts", "dit,dit"], "names a part twice"),
-        (["audio8-0.6b", "--random-weights", "--parts", "lm"], "--parts is for audex and auk"),
-        (["auk", "--random-weights", "--dtype", "int8"], "int8 is for audex"),
+        (["audio8-0.6b", "--random-weights", "--parts", "lm"], "--parts is not for audio8"),
+        (["auk", "--random-weights", "--dtype", "int8"], "auk has no int8 weights"),
         (["audex-2b", "--random-weights", "--batch", "0,4"], "--batch must be at least 1"),
     ],
 )

@@ -11,12 +11,12 @@ from torch import Tensor
 
 import oscine
 from oscine.errors import UnsupportedFeature, WeightMismatch
-from oscine.families import INT8_TYPES, REGISTRY, check_int8
 from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.family import load
 from oscine.families.audex.loading import load_lm
 from oscine.families.audex.weights import INT8_SUFFIXES, as_int8
 from oscine.layers.int8 import Int8Linear
+from oscine.registry import FamilySpec, families
 from tests.unit.audex_models import CPU, random_hybrid, tiny_folder
 
 WEIGHT_BOUND, ARITHMETIC_BOUND = 0.06, 5e-4
@@ -82,11 +82,11 @@ def test_the_hybrid_model_is_refused() -> None:
     assert refused.value.param == "dtype"
 
 
-@pytest.mark.parametrize("model_type", sorted(set(REGISTRY) - set(INT8_TYPES)))
-def test_other_families_refuse(model_type: str) -> None:
-    check_int8(model_type, "float32")
+@pytest.mark.parametrize("spec", [spec for spec in families() if "int8" not in spec.dtypes], ids=lambda spec: spec.name)
+def test_other_families_refuse(spec: FamilySpec) -> None:
+    spec.check_dtype("float32")
     with pytest.raises(UnsupportedFeature, match="int8"):
-        check_int8(model_type, "int8")
+        spec.check_dtype("int8")
 
 
 def test_the_refusal_reaches_load() -> None:

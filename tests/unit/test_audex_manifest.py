@@ -5,19 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from oscine.bench.audex import SPEECH_DECODER, XCODEC
-from oscine.cli.releases import (
-    AUDEX_CODECS,
-    AUDEX_DENSE,
-    AUDEX_DENSE_TOWER,
-    AUDEX_HYBRID,
-    AUDEX_HYBRID_TOWER,
-    AUDEX_RELEASES,
-    AUDEX_SPOKEN,
-    int8_memory_needed,
-    memory_needed,
-)
+from oscine.families.audex import spec
 from oscine.families.audex.audio_tower import AudioTower
+from oscine.families.audex.bench import SPEECH_DECODER, XCODEC
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig, parse_lm_config
 from oscine.families.audex.dense import DenseLM
@@ -295,13 +285,13 @@ def test_doctor_knows_what_the_releases_need() -> None:
         decoder, xcodec = SpeechDecoder(SPEECH_DECODER), XCodecDecoder(XCODEC)
         hold_int8(narrow)
     sizes = [count(shapes_of(module)) for module in (dense, hybrid, *towers)]
-    assert sizes == [AUDEX_DENSE, AUDEX_HYBRID, AUDEX_DENSE_TOWER, AUDEX_HYBRID_TOWER]
-    assert count(shapes_of(decoder)) + count(shapes_of(xcodec)) == AUDEX_CODECS
-    for release, lm, tower in zip(AUDEX_RELEASES, (dense, hybrid), sizes[2:], strict=True):
+    assert sizes == [spec.DENSE_PARAMETERS, spec.HYBRID_PARAMETERS, spec.DENSE_TOWER, spec.HYBRID_TOWER]
+    assert count(shapes_of(decoder)) + count(shapes_of(xcodec)) == spec.CODEC_PARAMETERS
+    for release, lm, tower in zip(spec.FAMILY.releases, (dense, hybrid), sizes[2:], strict=True):
         assert release.lm_parameters == count(shapes_of(lm)) + tower
-        assert release.request_bytes == 2 * lm.lane_bytes(AUDEX_SPOKEN) + decoder.kv_bytes(AUDEX_SPOKEN)
+        assert release.request_bytes == 2 * lm.lane_bytes(spec.SPOKEN) + decoder.kv_bytes(spec.SPOKEN)
         assert "Noncommercial" in release.licence
     held = sum(value.numel() * value.element_size() for value in narrow.state_dict(keep_vars=True).values())
-    saved = memory_needed(AUDEX_RELEASES[0], 4) - (int8_memory_needed(AUDEX_RELEASES[0]) or 0)
-    assert abs(4 * AUDEX_DENSE - held - saved) < 0.01 * saved
-    assert int8_memory_needed(AUDEX_RELEASES[1]) is None
+    saved = spec.FAMILY.releases[0].memory(4) - (spec.FAMILY.releases[0].int8_memory() or 0)
+    assert abs(4 * spec.DENSE_PARAMETERS - held - saved) < 0.01 * saved
+    assert spec.FAMILY.releases[1].int8_memory() is None

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from oscine.bench.audex import SPEECH_DECODER
+from oscine.families.audex.bench import SPEECH_DECODER
 from oscine.families.audex.speech_batch import FrameRule
 from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder, SpeechSession
 from oscine.layers.exact import ExactRule

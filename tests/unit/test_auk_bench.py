@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from oscine import bench
-from oscine.bench import auk
-from oscine.bench.auk import DIT, VAE, _operations, from_folder
 from oscine.errors import InvalidRequest
 from oscine.families.auk import AuKTransformer
+from oscine.families.auk import bench as auk
+from oscine.families.auk.bench import DIT, VAE, _operations, from_folder
 from oscine.families.auk.config import DiTConfig, ThinkerConfig, VAEConfig
 from tests.unit.auk_factory import (
     RELEASED_ARCH,
@@ -77,7 +77,7 @@ def test_the_command_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (report["steps"], report["guided"], report["frames"]) == (4, False, 15)
     for arguments in (["--steps", "4"], ["--no-guidance"], ["--duration", "1"]):
-        with pytest.raises(InvalidRequest, match="are for auk"):
+        with pytest.raises(InvalidRequest, match="is for auk, not for audex"):
             bench.main(["audex-2b", "--random-weights", "--device", "cpu", *arguments])
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from oscine.bench.auk import from_folder
 from oscine.errors import ConfigMismatch, UnsupportedFeature
 from oscine.families import load_family
 from oscine.families.auk import AuKPipeline, AuKRequest, build_time_grid
+from oscine.families.auk.bench import from_folder
 from oscine.families.auk.config import BASE_RECIPE
 from oscine.families.auk.folder import open_folder
 from oscine.families.auk.sampler import FLASH_GRID

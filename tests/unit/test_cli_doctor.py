@@ -11,16 +11,13 @@ import pytest
 
 from oscine.cli.doctor import IN_TURN, RESIDENT, cpu_features, plan_of
 from oscine.cli.main import main
-from oscine.cli.releases import (
-    AUDEX_RELEASES,
-    AUDIO8_RELEASES,
-    AUK_RELEASES,
-    CODEC_FOLDED_PARAMETERS,
-    CODEC_PARAMETERS,
-    RELEASES,
-    memory_needed,
-)
 from oscine.cli.units import human_bytes, human_count
+from oscine.families.audio8.spec import CODEC_FOLDED_PARAMETERS, CODEC_PARAMETERS
+from oscine.registry import Release, families
+
+
+def releases(family: str) -> tuple[Release, ...]:
+    return next(spec.releases for spec in families() if spec.name == family)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +30,9 @@ def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_doctor(capsys: Any) -> None:
     assert main(["doctor", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [model["name"] for model in report["models"]] == [release.name for release in RELEASES]
+    assert [model["name"] for model in report["models"]] == [
+        release.name for spec in families() for release in spec.releases
+    ]
     for model in report["models"]:
         assert model["licence"]
         assert model["cached"] is None
@@ -58,15 +57,15 @@ def test_the_counts_are_those_of_the_released_files(golden_root: Path) -> None:
     ends = (".original0", ".original1", ".weight_g", ".weight_v")
     folded = sum(math.prod(shape) for name, shape in shapes.items() if name.endswith(ends))
     assert folded == CODEC_FOLDED_PARAMETERS
-    for release in AUDIO8_RELEASES:
+    for release in releases("audio8"):
         assert by_size[f"audio8-{release.name.split()[-1].lower()}"]["parameters"] == release.lm_parameters
-        assert memory_needed(release, 4) - memory_needed(release, 2) == 2 * release.lm_parameters
+        assert release.memory(4) - release.memory(2) == 2 * release.lm_parameters
 
 
 def test_auk_needs_its_encoder_and_says_under_what_licence(capsys: Any) -> None:
     """AuK-Flash in bfloat16 is meant for a machine of 16 GB; where it does not fit whole, parts take turns."""
-    for release in AUK_RELEASES:
-        whole, in_turn = memory_needed(release, 2), memory_needed(release, 2, in_turn=True)
+    for release in releases("auk"):
+        whole, in_turn = release.memory(2), release.memory(2, in_turn=True)
         assert 11.1e9 < whole < 16e9
         assert whole - in_turn == 2 * (release.lm_parameters - 3_723_615_232)
     assert main(["doctor"]) == 0
@@ -79,7 +78,7 @@ def test_auk_needs_its_encoder_and_says_under_what_licence(capsys: Any) -> None:
 def test_audex_says_what_int8_needs_and_its_licence(capsys: Any) -> None:
     assert main(["doctor", "--json"]) == 0
     models = {model["name"]: model for model in json.loads(capsys.readouterr().out)["models"]}
-    small, large = (models[release.name] for release in AUDEX_RELEASES)
+    small, large = (models[release.name] for release in releases("audex"))
     assert small["needed_bytes"]["int8"] < small["needed_bytes"]["float32"]
     assert set(large["needed_bytes"]) == {"float32", "bfloat16"}
     assert 60e9 < large["needed_bytes"]["bfloat16"] < 80e9
@@ -88,7 +87,7 @@ def test_audex_says_what_int8_needs_and_its_licence(capsys: Any) -> None:
 
 
 def test_the_plan_is_what_loading_would_do() -> None:
-    auk, audio8 = AUK_RELEASES[0], AUDIO8_RELEASES[0]
+    auk, audio8 = releases("auk")[0], releases("audio8")[0]
     assert plan_of(auk, 30 << 30) == {"float32": RESIDENT, "bfloat16": RESIDENT}
     assert plan_of(auk, 16 << 30) == {"float32": IN_TURN, "bfloat16": RESIDENT}
     assert plan_of(auk, 10 << 30) == {"float32": IN_TURN, "bfloat16": IN_TURN}

@@ -8,6 +8,32 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from oscine.registry import families
+
+OPTIONS = {
+    "batches": "--batch with several numbers",
+    "steps": "--steps",
+    "guided": "--no-guidance",
+    "duration_s": "--duration",
+}
+"""What not every family has (`BenchSpec.options`), and its argument."""
+
+
+def known_names() -> str:
+    """The names of what has its dimensions here."""
+    return ", ".join(name for spec in families() if spec.bench for name in spec.bench.names)
+
+
+def _parts() -> str:
+    return "; ".join(
+        f"{spec.name}: {','.join(spec.bench.parts)}" for spec in families() if spec.bench and spec.bench.parts
+    )
+
+
+def families_with(option: str) -> str:
+    """The names of the families that an option means something for."""
+    return ", ".join(spec.name for spec in families() if spec.bench and option in spec.bench.options)
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The arguments of `oscine bench`."""
@@ -20,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
         "model",
         nargs="?",
         default=None,
-        help="audio8-0.6b, audio8-0.1b, audex-2b, auk, auk-flash, or a checkpoint folder; default: bundled voice",
+        help=f"{known_names()}, or a checkpoint folder; default: bundled voice",
     )
     parser.add_argument(
         "--random-weights", action="store_true", help="real dimensions, random weights (says nothing of quality)"
@@ -31,26 +57,31 @@ def build_parser() -> argparse.ArgumentParser:
         "--threads",
         type=int,
         default=None,
-        help="CPU threads for one operation (default: one for the bundled voice, else all cores)",
+        help="CPU threads for one operation (default: one for small models such as the bundled voice, else all cores)",
     )
     parser.add_argument(
         "--batch",
         type=counts,
         default=(1,),
         metavar="N",
-        help="requests at once (default 1); several for audex: 1,4,16",
+        help=f"requests at once (default 1); several for {families_with('batches')}: 1,4,16",
     )
     parser.add_argument(
         "--parts",
         type=names,
         default=None,
         metavar="P",
-        help="what to build and measure (default all); audex: lm,decoder,xcodec,mask; auk: conditioner,dit,vae",
+        help=f"what to build and measure (default all); {_parts()}",
     )
-    parser.add_argument("--steps", type=int, default=None, help="auk: solver steps (default: the recipe's)")
-    parser.add_argument("--no-guidance", action="store_true", help="auk: evaluate the conditioned branch alone")
+    parser.add_argument("--steps", type=int, help=f"{families_with('steps')}: solver steps (default: the recipe's)")
     parser.add_argument(
-        "--duration", type=float, default=None, metavar="S", help="auk: seconds of the result, instead of --frames"
+        "--no-guidance", action="store_true", help=f"{families_with('guided')}: evaluate the conditioned branch alone"
+    )
+    parser.add_argument(
+        "--duration",
+        type=float,
+        metavar="S",
+        help=f"{families_with('duration_s')}: seconds of the result, instead of --frames",
     )
     parser.add_argument("--frames", type=int, default=64, help="frames a request makes (default 64)")
     parser.add_argument("--repeats", type=int, default=5, help="measured rounds (default 5)")

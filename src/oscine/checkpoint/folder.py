@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from oscine.errors import CheckpointError, ConfigMismatch, MissingFile, UnknownModel, WeightMismatch
+from oscine.registry import families
 
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors format
 _WEIGHT_SUFFIXES = (".safetensors", ".pth")
@@ -55,8 +56,8 @@ class FolderInfo:
 
 
 def describe_folder(path: Path) -> FolderInfo:
-    """What `path` holds. Raises UnknownModel if it is no folder, MissingFile without a configuration, ConfigMismatch
-    for one that cannot be read, WeightMismatch for a damaged weight file."""
+    """What `path` holds. Raises UnknownModel if it is no folder, WeightMismatch for a damaged weight file, and as
+    `read_config`."""
     if not path.is_dir():
         raise UnknownModel(f"no folder {str(path)!r}", param="model")
     config = read_config(path)
@@ -83,20 +84,23 @@ def model_type_of(path: Path) -> str:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The folder's config.json; for a folder with config.yaml only, `model_type` is the name of its model."""
-    json_path, yaml_path = path / "config.json", path / "config.yaml"
+    """The folder's config.json, with the `model_type` that a family recognises in the folder, if one does.
+
+    Raises MissingFile without a configuration, ConfigMismatch for one that cannot be read.
+    """
+    file, config = path / "config.json", {}
     try:
-        if json_path.is_file():
-            config = json.loads(json_path.read_text(encoding="utf-8"))
+        if file.is_file():
+            config = json.loads(file.read_text(encoding="utf-8"))
             if not isinstance(config, dict):
-                raise ConfigMismatch(f"{json_path}: expected an object, got {type(config).__name__}")
-            # A flat AuK folder: the configuration of its encoder, with the parts of AuK added.
-            return {**config, "model_type": "auk"} if {"dit", "vae"} <= config.keys() else config
-        if yaml_path.is_file():
-            name = re.search(r"^model:\s*\n(?:\s+.*\n)*?\s+name:\s*(\S+)", yaml_path.read_text(encoding="utf-8"), re.M)
-            return {"model_type": name.group(1).strip("\"'").lower() if name else "unknown"}
+                raise ConfigMismatch(f"{file}: expected an object, got {type(config).__name__}")
+        for spec in families():
+            if spec.recognise and (model_type := spec.recognise(path, config)):
+                return {**config, "model_type": model_type}
     except ValueError as error:
-        raise ConfigMismatch(f"{json_path} cannot be read: {error}") from error
+        raise ConfigMismatch(f"the configuration in {path} cannot be read: {error}") from error
+    if config:
+        return config
     raise MissingFile(f"{path} holds no config.json; is it the folder of a checkpoint?")
 
 

@@ -8,17 +8,15 @@ import logging
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from oscine.errors import CheckpointError, MissingFile, UnknownModel
+from oscine.registry import families
 
 _log = logging.getLogger(__name__)
 
-ALLOW_PATTERNS = ("*.json", "*.safetensors", "codec.pth", "*.yaml", "*.txt", "LICENSE*", "README.md")
-"""What is fetched from a hub: data only, never code."""
-UNUSED_FOLDERS = ("enhancement_VAE", "checkpoint_folder_textonly", "license")
-"""Folders of Audex releases that nothing here reads; the second has an index without its files (AUDEX spec, 1.1)."""
-IGNORE_PATTERNS = tuple(f"{name}/*" for name in UNUSED_FOLDERS)
-CONFIG_NAMES = ("config.json", "config.yaml")
+DATA_FILES = ("*.json", "*.safetensors", "*.txt", "LICENSE*", "README.md")
+"""What is fetched from a hub for any family: data only, never code. A family may name more (`FamilySpec.hub_files`)."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -32,7 +30,7 @@ def resolve_source(
     """The folder of `source`: a folder, a hub id ("org/name"), or None for the voice bundled with the package.
 
     A hub id is looked up in the cache first and then works without a network; `revision` names another version than
-    the one cached. Only data files are fetched (`ALLOW_PATTERNS`). With `offline`, or without `download`, nothing is.
+    the one cached. Only data files are fetched (`fetched_files`). With `offline`, or without `download`, nothing is.
     Raises UnknownModel for a name that means nothing, MissingFile for one that is known but cannot be had.
     """
     if source is None:
@@ -71,8 +69,7 @@ def cached_folder(hub_id: str, revision: str | None = None) -> Path | None:
                 hub_id,
                 revision=revision,
                 local_files_only=True,
-                allow_patterns=list(ALLOW_PATTERNS),
-                ignore_patterns=list(IGNORE_PATTERNS),
+                **fetched_files(),
             )
         )
     except (LocalEntryNotFoundError, HFValidationError):
@@ -81,15 +78,14 @@ def cached_folder(hub_id: str, revision: str | None = None) -> Path | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the folder holds a configuration and every weight file that its indices name, beside them or elsewhere.
-
-    Two folders of an Audex release share files that stand in one of them.
-    """
-    if not any((folder / name).is_file() for name in CONFIG_NAMES):
+    """Whether the folder holds a configuration and every weight file that its indices name, beside them or elsewhere:
+    two folders of a release may share files that stand in one of them."""
+    configs = ("config.json", *(name for spec in families() for name in spec.config_files))
+    if not any((folder / name).is_file() for name in configs):
         return False
     present = {path.name for path in folder.rglob("*.safetensors") if path.is_file()}
     for index in folder.rglob("*.safetensors.index.json"):
-        if index.parent.name in UNUSED_FOLDERS:
+        if index.parent.name in _unused_folders():
             continue
         try:
             shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
@@ -98,6 +94,19 @@ def is_complete(folder: Path) -> bool:
         if not shards <= present:
             return False
     return bool(present)
+
+
+def fetched_files() -> dict[str, Any]:
+    """The patterns of what is fetched from a hub and what is left there, as arguments of `snapshot_download`."""
+    more = (name for spec in families() for name in spec.hub_files)
+    return {
+        "allow_patterns": [*DATA_FILES, *more],
+        "ignore_patterns": [f"{name}/*" for name in _unused_folders()],
+    }
+
+
+def _unused_folders() -> list[str]:
+    return [name for spec in families() for name in spec.unused_folders]
 
 
 def _from_hub(hub_id: str, revision: str | None, *, may_download: bool) -> Path:
@@ -129,8 +138,7 @@ def _download(hub_id: str, revision: str | None) -> Path:
             snapshot_download(
                 hub_id,
                 revision=revision,
-                allow_patterns=list(ALLOW_PATTERNS),
-                ignore_patterns=list(IGNORE_PATTERNS),
+                **fetched_files(),
                 library_name="oscine",
             )
         )

@@ -7,7 +7,7 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,7 @@ if TYPE_CHECKING:
     from oscine.api import Model
 
 
-THREADS_HELP = "CPU threads for one operation (default: one for the bundled voice, else all cores)"
-
-
-def chosen_threads(threads: int | None, sources: Sequence[str | None]) -> int | None:
-    """The threads asked for, else one where only the bundled voice is loaded; None: torch's own choice.
-
-    A voice so small is slower with more, and its codec works on another core meanwhile.
-    """
-    return 1 if threads is None and all(source is None for source in sources) else threads
+THREADS_HELP = "CPU threads for one operation (default: one for small models such as the bundled voice, else all cores)"
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +34,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         default="auto",
         choices=("auto", "float32", "bfloat16", "float16", "int8"),
-        help="auto is float32 on the CPU, bfloat16 on CUDA; int8 is for the weights of Audex 2B",
+        help="auto is float32 on the CPU, bfloat16 on CUDA; int8 where 'oscine doctor' lists it",
     )
     group.add_argument("--threads", type=int, metavar="N", help=THREADS_HELP)
 
@@ -56,7 +48,7 @@ def loaded_model(args: argparse.Namespace) -> Iterator[Model]:
         args.model,
         device=args.device,
         dtype=args.dtype,
-        threads=chosen_threads(args.threads, [args.model]),
+        threads=args.threads,
         offline=args.offline,
         revision=args.revision,
     )

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from oscine.cli.arguments import print_json
-from oscine.cli.releases import RELEASES, RUNTIME_BYTES, Release, int8_memory_needed, memory_needed
 from oscine.cli.units import human_bytes, human_count
 from oscine.errors import MissingFile
+from oscine.registry import HEADROOM_BYTES, RUNTIME_BYTES, Release, families
 from oscine.runtime.memory import available_bytes
 
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "bf16", "i8mm")
 _DTYPES = {"float32": 4, "bfloat16": 2}
-RESIDENT, IN_TURN = "all parts stay in memory", "encoder and transformer take turns"
+RESIDENT, IN_TURN = "all parts stay in memory", "its two largest parts take turns"
 _OPTIONAL = {"av": "aac, m4a, webm", "fastapi": "server"}
 
 
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         "machine": machine,
         "exactness": _exactness(),
         "bundled": _bundled(machine["free_bytes"]),
+        "families": {spec.name: list(spec.model_types) for spec in families()},
         "models": _models(machine["free_bytes"], machine["device_bytes"]),
         "optional_packages": {name: importlib.util.find_spec(name) is not None for name in _OPTIONAL},
     }
@@ -127,17 +128,18 @@ def _models(free: int | None, on_device: int | None) -> list[dict[str, Any]]:
     from oscine.checkpoint.hub import cached_folder
 
     models = []
-    for release in RELEASES:
-        needed = {"float32": memory_needed(release, 4), "bfloat16": memory_needed(release, 2)}
+    for family, release in ((spec.name, release) for spec in families() for release in spec.releases):
+        needed = {"float32": release.memory(4), "bfloat16": release.memory(2)}
         if release.in_turn is not None:
-            needed["float32, parts in turn"] = memory_needed(release, 4, in_turn=True)
-            needed["bfloat16, parts in turn"] = memory_needed(release, 2, in_turn=True)
-        if (int8 := int8_memory_needed(release)) is not None:
+            needed["float32, parts in turn"] = release.memory(4, in_turn=True)
+            needed["bfloat16, parts in turn"] = release.memory(2, in_turn=True)
+        if (int8 := release.int8_memory()) is not None:
             needed["int8"] = int8
         cached = next((folder for name in release.hub_ids if (folder := cached_folder(name))), None)
         models.append(
             {
                 "name": release.name,
+                "family": family,
                 "hub_ids": list(release.hub_ids),
                 "licence": release.licence,
                 "lm_parameters": release.lm_parameters,
@@ -152,12 +154,10 @@ def _models(free: int | None, on_device: int | None) -> list[dict[str, Any]]:
 
 def plan_of(release: Release, free: int | None) -> dict[str, str]:
     """What loading would do, by dtype, with `free` bytes where the model runs; empty where there is no choice."""
-    from oscine.families.auk.residency import fits
-
     if release.in_turn is None or free is None:
         return {}
     weights = {name: release.lm_parameters * size + release.codec_bytes for name, size in _DTYPES.items()}
-    return {name: RESIDENT if fits(size, free) else IN_TURN for name, size in weights.items()}
+    return {name: RESIDENT if size + HEADROOM_BYTES <= free else IN_TURN for name, size in weights.items()}
 
 
 def _fits(needed: int, free: int | None) -> bool | None:
@@ -175,6 +175,7 @@ def _print(report: dict[str, Any]) -> None:
     print(f"memory      {'unknown' if free is None else human_bytes(free) + ' free'}")
     state = "holds" if exact["holds"] else f"slower rule ({exact['reason']})"
     print(f"exactness   {state}: calls of {exact['min_rows']} to {exact['max_rows']} rows")
+    print(f"families    {', '.join(report['families'])}")
     for name, purpose in _OPTIONAL.items():
         if not report["optional_packages"][name]:
             print(f"missing     {name} ({purpose}): pip install 'oscine[server]'")

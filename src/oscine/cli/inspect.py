@@ -41,12 +41,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(info: FolderInfo) -> dict[str, Any]:
-    from oscine.families import REGISTRY
+    from oscine.registry import families
 
+    family = next((spec.name for spec in families() if info.model_type in spec.model_types), None)
     return {
         "path": str(info.path),
         "model_type": info.model_type,
-        "supported": info.model_type in REGISTRY,
+        "supported": family is not None,
+        "family": family,
         "licence": info.licence,
         "parameters": info.num_parameters,
         "weight_bytes": info.weight_bytes,
@@ -61,7 +63,7 @@ def _report(info: FolderInfo) -> dict[str, Any]:
 
 
 def _print(report: dict[str, Any]) -> None:
-    supported = "supported" if report["supported"] else "not supported by this version"
+    supported = f"family {report['family']}" if report["supported"] else "not supported by this version"
     print(f"folder      {report['path']}")
     print(f"model_type  {report['model_type']} ({supported})")
     print(f"licence     {report['licence']}")

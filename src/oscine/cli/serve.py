@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscine.cli.arguments import THREADS_HELP, chosen_threads
+from oscine.cli.arguments import THREADS_HELP
 from oscine.errors import InvalidRequest, OutputError
 
 if TYPE_CHECKING:
@@ -135,8 +135,7 @@ def make_registry(args: argparse.Namespace) -> ModelRegistry:
     sources = args.models or [None]
     where = {"device": args.device, "dtype": args.dtype, "offline": args.offline}
     engine = engine_for(sources, memory_bytes=budget, **where)
-    threads = chosen_threads(args.threads, sources)
-    specs = model_specs(sources, engine, threads=threads, voices_dir=args.voices_dir, **where)
+    specs = model_specs(sources, engine, threads=args.threads, voices_dir=args.voices_dir, **where)
     return ModelRegistry(specs, engine, memory_bytes=budget, idle_s=args.idle_unload_s)
 
 

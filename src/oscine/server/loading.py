@@ -7,31 +7,42 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from oscine.api import BUNDLED_NAME, choose_device, choose_dtype, load
 from oscine.checkpoint.folder import describe_folder
 from oscine.checkpoint.hub import resolve_source
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.engine.memory import bytes_for_jobs
+from oscine.families import suited_threads
 from oscine.server.models import ModelSpec
 
 
 def model_specs(
-    sources: Sequence[str | None], engine: Engine, *, offline: bool = False, **load_options: Any
+    sources: Sequence[str | None],
+    engine: Engine,
+    *,
+    offline: bool = False,
+    threads: int | None = None,
+    **load_options: Any,
 ) -> list[ModelSpec]:
     """What to offer for checkpoint folders, hub ids, or None for the bundled voice.
 
-    Downloads happen here or never: a model is loaded later from what is on disk. Raises `UnknownModel` and the kinds
-    of `CheckpointError` for what is not there.
+    Downloads happen here or never: a model is loaded later from what is on disk. `threads` None suits all of them.
+    Raises `UnknownModel` and the kinds of `CheckpointError` for what is not there.
     """
+    folders = [resolve_source(source, offline=offline) for source in sources]
+    threads = threads or suited_threads(folders) or torch.get_num_threads()
     specs = []
-    for source in sources:
-        folder = resolve_source(source, offline=offline)
+    for source, folder in zip(sources, folders, strict=True):
         is_folder = source is not None and Path(source).expanduser().is_dir()
         name = BUNDLED_NAME if source is None else folder.resolve().name if is_folder else source
         specs.append(
             ModelSpec(
                 id=name,
-                load=partial(load, folder if is_folder else source, engine=engine, offline=True, **load_options),
+                load=partial(
+                    load, folder if is_folder else source, engine=engine, offline=True, threads=threads, **load_options
+                ),
                 num_bytes=_loaded_bytes(folder, load_options),
             )
         )

@@ -1,11 +1,20 @@
-"""AuK: instruction-driven speech generation and editing with a flow-matching transformer and a VAE."""
+"""AuK: instruction-driven speech generation and editing with a flow-matching transformer and a VAE.
 
-from oscine.families.auk.dit import AuKTransformer
-from oscine.families.auk.layouts import AuKStepContext
-from oscine.families.auk.pipeline import AuKOutput, AuKPipeline, AuKRequest
-from oscine.families.auk.sampler import build_time_grid, sample_latents
-from oscine.families.auk.vae import AuKVAE, plan_tiles
-from oscine.families.auk.weights import dit_state_dict
+The documented callables are found here by name (AUK spec, 7); each is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oscine.families.auk.dit import AuKTransformer
+    from oscine.families.auk.layouts import AuKStepContext
+    from oscine.families.auk.pipeline import AuKOutput, AuKPipeline, AuKRequest
+    from oscine.families.auk.sampler import build_time_grid, sample_latents
+    from oscine.families.auk.vae import AuKVAE, plan_tiles
+    from oscine.families.auk.weights import dit_state_dict
 
 __all__ = [
     "AuKOutput",
@@ -19,3 +28,19 @@ __all__ = [
     "plan_tiles",
     "sample_latents",
 ]
+
+_MODULES = {
+    "dit": ("AuKTransformer",),
+    "layouts": ("AuKStepContext",),
+    "pipeline": ("AuKOutput", "AuKPipeline", "AuKRequest"),
+    "sampler": ("build_time_grid", "sample_latents"),
+    "vae": ("AuKVAE", "plan_tiles"),
+    "weights": ("dit_state_dict",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

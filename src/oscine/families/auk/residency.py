@@ -8,10 +8,8 @@ from collections.abc import Callable
 import torch
 
 from oscine.families.auk.dit import AuKTransformer
+from oscine.registry import HEADROOM_BYTES
 from oscine.runtime.memory import available_bytes
-
-HEADROOM_BYTES = 2 << 30
-"""For activations, the prompt and the rest of the process."""
 
 
 class TransformerHolder:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from oscine.bench.measure import summary, times
 from oscine.bench.weights import filled
 from oscine.errors import InvalidRequest
-from oscine.families.auk import AuKTransformer, AuKVAE
 from oscine.families.auk.conditioner import empty_thinker
 from oscine.families.auk.config import (
     BASE_RECIPE,
@@ -30,12 +29,15 @@ from oscine.families.auk.config import (
     ThinkerTextConfig,
     VAEConfig,
 )
+from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.duration import gen_frames
 from oscine.families.auk.family import CHUNK_SIZES, AuKDecoder
 from oscine.families.auk.folder import open_folder
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.sampler import FLASH_GRID, GUIDANCE_FLOOR, build_time_grid
+from oscine.families.auk.spec import PARTS
 from oscine.families.auk.thinker import Thinker
+from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import load_dit, load_thinker
 from oscine.layers.rows import measured_rule
 
@@ -88,8 +90,6 @@ THINKER = ThinkerConfig(
     audio_end_token_id=151648,
 )
 """Dimensions of the releases (AUK spec, 2)."""
-CONFIGS = ("auk", "auk-flash")
-PARTS = ("conditioner", "dit", "vae")
 
 
 @dataclass(frozen=True, kw_only=True)

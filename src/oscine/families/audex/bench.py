@@ -23,6 +23,7 @@ from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.family import LATER_CHUNKS, SPEECH, exact_rule
 from oscine.families.audex.jobs import LMJob
 from oscine.families.audex.loading import AudexModel, load_model, wide_dtype
+from oscine.families.audex.spec import PARTS
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import XCodecDecoder
@@ -33,7 +34,6 @@ from oscine.types import Job
 PROMPT_TOKENS = 120
 """Tokens of the measured prompt: a sentence with its frame."""
 MASK_ROWS = (1, 32, 256)
-PARTS = ("lm", "decoder", "xcodec", "mask")
 EOS = (2, 11)
 
 CONFIGS: dict[str, DenseConfig] = {

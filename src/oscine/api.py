@@ -69,7 +69,9 @@ def load(
     use_threads(threads, folder)
     family = families.load_family(folder, name=_name(source, folder), device=where, dtype=precision)
     _log.info("loaded %s, licence: %s", family.capabilities.model, family.capabilities.licence)
-    return Model(family, engine or Engine(engine_options), VoiceStore(voices_dir), owns_engine=engine is None)
+    store = VoiceStore(voices_dir)
+    store.clean()
+    return Model(family, engine or Engine(engine_options), store, owns_engine=engine is None)
 
 
 class Model:
@@ -105,8 +107,9 @@ class Model:
     def voices(self) -> dict[str, Voice]:
         """Voices by name: those the checkpoint brings along, then the stored ones that belong to it."""
         own = self.own_voices
+        taken = {name.lower() for name in own}
         stored = {voice.name: voice for voice in self._store.list() if self._family.accepts(voice)}
-        return own | {name: voice for name, voice in stored.items() if name not in own}
+        return own | {name: voice for name, voice in stored.items() if name.lower() not in taken}
 
     @property
     def own_voices(self) -> dict[str, Voice]:
@@ -267,10 +270,11 @@ class Model:
     ) -> Voice:
         """A named voice from reference audio and its exact transcript; stored for later unless `store` is False.
 
-        Raises `UnsupportedFeature` when this model cannot clone, `BadAudio`, and `VoiceExists`.
+        Raises `UnsupportedFeature` when this model cannot clone, `BadAudio`, and, if it is to be stored,
+        `InvalidRequest` for a name that is none or reserved and `VoiceExists` for one that is taken.
         """
-        if store and name in self.voices:
-            raise VoiceExists(f"there is a voice named {name!r} already; remove it first or choose another name")
+        if store:
+            self._check_voice_name(name)
         reference = read_audio(audio)
         encode = self._family.encode_voice
         voice = result_of(self._engine.call(lambda: encode(name, reference, transcript)))
@@ -278,6 +282,11 @@ class Model:
         if store:
             self._store.add(voice)
         return voice
+
+    def _check_voice_name(self, name: str) -> None:
+        if name.lower() in (own.lower() for own in self.own_voices):
+            raise VoiceExists(f"the model itself has a voice named {name!r}; choose another name", param="name")
+        self._store.check_new(name)
 
     def remove_voice(self, name: str) -> None:
         """Deletes a stored voice. Raises `UnknownVoice`; a voice of the checkpoint itself cannot be removed."""

@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from oscine.checkpoint.voice_names import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.server.app import create_app
-from oscine.server.voices import DEFAULT_VOICE, OPENAI_VOICES, openai_table
+from oscine.server.voices import openai_table
 
 from .conftest import MODEL, SPEECH, body, make_registry, reference_wav, serving
 
@@ -55,6 +56,8 @@ def test_a_voice_is_stored_survives_a_restart_and_is_deleted(tmp_path: Path, ref
         (reference_wav(0.1), {}, "audio_sample"),
         (reference_wav(), {"name": "../../x"}, "name"),
         (reference_wav(), {"name": ""}, "name"),
+        (reference_wav(), {"name": "default"}, "name"),
+        (reference_wav(), {"name": "Alloy"}, "name"),
         (reference_wav(), {"ref_text": ""}, "ref_text"),
         (reference_wav(), {"colour": "red"}, "colour"),
     ],
@@ -78,9 +81,9 @@ def test_the_list_suits_every_client_and_shows_the_table(client: httpx.Client) -
 
 
 def test_openai_names_go_round_the_models_own_voices_and_yield_to_one_of_that_name() -> None:
-    table = openai_table(["ann", "bob"], {"ann", "bob", "echo"})
+    table = openai_table(["ann", "bob", "echo"])
     assert table["alloy"] == "ann"
     assert table["ash"] == "bob"
-    assert table["ballad"] == "ann"
+    assert table["cedar"] == "ann"
     assert table["echo"] == "echo"
     assert list(table) == list(OPENAI_VOICES)

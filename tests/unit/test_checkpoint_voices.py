@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as torch_save
 
-from oscine.checkpoint.voices import VoiceStore, data_home
+from oscine.checkpoint.voices import MAX_FILE_BYTES, VoiceStore, data_home
 from oscine.errors import InvalidRequest, OutputError, UnknownVoice, VoiceExists
 from oscine.types import Voice
 
@@ -55,8 +63,12 @@ def test_names_are_taken_once(tmp_path: Path) -> None:
     for name in ("ann", "ANN"):
         with pytest.raises(VoiceExists):
             store.add(voice(name))
+    store.add(voice("Bob"))
+    with pytest.raises(VoiceExists):
+        store.add(voice("bob"))
+    assert store.get("Bob").name == "Bob"
     for name in ("bob", "Ann"):
-        with pytest.raises(UnknownVoice, match="stored: ann"):
+        with pytest.raises(UnknownVoice, match="stored: Bob, ann"):
             store.get(name)
         with pytest.raises(UnknownVoice):
             store.remove(name)
@@ -72,12 +84,127 @@ def test_damaged_files_are_skipped_said_once_and_can_be_removed(
     meta = {"format": "oscine-voice-1", "family": "audio8"}
     save_file({"codes": CODES.astype(np.float32)}, tmp_path / "floats.safetensors", meta)
     save_file({"codes": CODES - 1}, tmp_path / "negative.safetensors", meta)
+    torch_save({"codes": torch.zeros(5, 6, dtype=torch.bfloat16)}, tmp_path / "half.safetensors", meta)
+    save_file({"codes": CODES}, tmp_path / "speaker.safetensors", meta | {"speaker": "one"})
+    save_file({"codes": CODES}, tmp_path / "a b.safetensors", meta)
+    save_file({"codes": CODES}, tmp_path / "default.safetensors", meta)
+    save_file({"codes": CODES}, tmp_path / "Nova.safetensors", meta)
+    (tmp_path / "empty.safetensors").touch()
+    (tmp_path / "loop.safetensors").symlink_to("loop.safetensors")
+    (tmp_path / "link.safetensors").symlink_to("ann.safetensors")
+    (tmp_path / "zero.safetensors").symlink_to("/dev/zero")
+    (tmp_path / "folder.safetensors").mkdir()
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with open(tmp_path / "large.safetensors", "wb") as large:
+        large.truncate(MAX_FILE_BYTES + 1)
+    bad = len(os.listdir(tmp_path)) - 1
     with caplog.at_level("WARNING"):
         for _ in range(3):
             assert [v.name for v in store.list()] == ["ann"]
-    assert len(caplog.records) == 4
-    store.remove("junk")
-    assert not (tmp_path / "junk.safetensors").exists()
+    assert len(caplog.records) == bad == 16
+    for name in ("junk", "default", "a b", "loop", "pipe"):
+        store.remove(name)
+        assert not os.path.lexists(tmp_path / f"{name}.safetensors")
+    with pytest.raises(OutputError, match="cannot remove"):
+        store.remove("folder")
+
+
+def test_files_of_earlier_releases_are_voices_under_the_names_of_their_files(tmp_path: Path) -> None:
+    meta = {"format": "oscine-voice-1", "family": "audio8", "name": "Ann"}
+    save_file({"codes": CODES}, tmp_path / "Ann.safetensors", meta)
+    save_file({"codes": CODES}, tmp_path / "copy.safetensors", meta)
+    store = VoiceStore(tmp_path)
+    assert [v.name for v in store.list()] == ["Ann", "copy"]
+    with pytest.raises(VoiceExists):
+        store.add(voice("ann"))
+    store.remove("Ann")
+    store.add(voice("ann"))
+    assert [v.name for v in store.list()] == ["ann", "copy"]
+
+
+@pytest.mark.parametrize("name", ["default", "Default", "alloy", "VERSE"])
+def test_names_with_a_meaning_of_their_own_are_refused(tmp_path: Path, name: str) -> None:
+    """A stored voice called `default` used to replace everyone's default."""
+    with pytest.raises(InvalidRequest, match="reserved"):
+        VoiceStore(tmp_path).add(voice(name))
+    assert os.listdir(tmp_path) == []
+
+
+def test_of_names_that_differ_by_case_one_is_stored_however_many_try(tmp_path: Path) -> None:
+    spellings = ["".join(letters) for letters in itertools.product("Tt", "Oo", "Nn", "Ee")]
+    results: list[str] = []
+    start = threading.Barrier(len(spellings))
+
+    def store(name: str) -> None:
+        one = VoiceStore(tmp_path)
+        one.check_new(name)  # all have found the name to be free before the first is stored
+        start.wait()
+        try:
+            one.add(voice(name))
+            results.append(name)
+        except VoiceExists:
+            results.append("")
+
+    threads = [threading.Thread(target=store, args=[name]) for name in spellings]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == len(spellings)
+    (stored,) = filter(None, results)
+    assert [v.name for v in VoiceStore(tmp_path).list()] == [stored]
+    assert len(os.listdir(tmp_path)) == 1
+
+
+def test_a_voice_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def noting(name: str) -> None:
+        real = getattr(os, name)
+
+        def note(*arguments: Any) -> Any:
+            kind = stat.S_ISDIR(os.fstat(arguments[0]).st_mode) if name == "fsync" else False
+            done.append(f"{name} folder" if kind else name)
+            return real(*arguments)
+
+        monkeypatch.setattr(os, name, note)
+
+    noting("fsync")
+    noting("link")
+    VoiceStore(tmp_path / "voices").add(voice())
+    assert done == ["fsync folder", "fsync", "link", "fsync folder"]
+
+
+_KILLED = """
+import os, sys
+import numpy as np
+from oscine.checkpoint.voices import VoiceStore
+from oscine.types import Voice
+
+def stuck(*paths):
+    print("at work", flush=True)
+    sys.stdin.read()
+
+os.link = stuck
+VoiceStore(sys.argv[1]).add(Voice(name="bob", family="audio8", codes=np.ones((2, 3), np.int64), transcript="Hi."))
+"""
+
+
+def test_what_a_killed_process_leaves_is_removed_and_what_a_live_one_writes_is_not(tmp_path: Path) -> None:
+    store = VoiceStore(tmp_path)
+    store.add(voice())
+    command = [sys.executable, "-c", _KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"at work\n"
+        store.clean()
+        assert len(os.listdir(tmp_path)) == 2
+        writer.kill()
+    assert len(os.listdir(tmp_path)) == 2
+    (tmp_path / ".keep").touch()
+    store.clean()
+    assert sorted(os.listdir(tmp_path)) == [".keep", "ann.safetensors"]
+    assert [v.name for v in store.list()] == ["ann"]
 
 
 def test_another_process_is_seen(tmp_path: Path) -> None:
@@ -91,8 +218,11 @@ def test_another_process_is_seen(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="cannot store"):
-        VoiceStore(tmp_path / "file" / "voices").add(voice())
+    (tmp_path / "loop").symlink_to("loop")
+    for folder in (tmp_path / "file" / "voices", tmp_path / "file", tmp_path / "loop"):
+        with pytest.raises(OutputError, match="cannot store"):
+            VoiceStore(folder).add(voice())
+        assert VoiceStore(folder).list() == []
 
 
 def test_where_data_lives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

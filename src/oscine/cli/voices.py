@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from oscine.cli.arguments import add_model_arguments, loaded_model, print_json, read_text
-from oscine.errors import InvalidRequest, VoiceExists
+from oscine.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from oscine.types import Voice
@@ -52,11 +52,10 @@ def run_list(args: argparse.Namespace) -> int:
 def run_add(args: argparse.Namespace) -> int:
     """Stores a voice; its name, words and recording are checked before the model is loaded."""
     from oscine.audio.io import read_audio
-    from oscine.checkpoint.voices import VoiceStore, check_voice_name
+    from oscine.checkpoint.voices import VoiceStore
 
-    name = check_voice_name(args.name)
-    if any(voice.name == name for voice in VoiceStore().list()):
-        raise VoiceExists(f"there is a voice named {name!r} already; remove it first or choose another name")
+    name = args.name
+    VoiceStore().check_new(name)
     transcript = args.text if args.text is not None else read_text(args.text_file, "text")
     if not transcript.strip():
         raise InvalidRequest("the transcript is empty; write exactly what is said in the recording", param="text")

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from oscine.checkpoint.voice_names import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.errors import UnknownVoice
 
 if TYPE_CHECKING:
     from oscine.api import Model
 
-DEFAULT_VOICE = "default"
-"""Names the model's own choice; always accepted and listed first."""
 
-OPENAI_VOICES = (
-    "alloy",
-    "ash",
-    "ballad",
-    "cedar",
-    "coral",
-    "echo",
-    "fable",
-    "marin",
-    "nova",
-    "onyx",
-    "sage",
-    "shimmer",
-    "verse",
-)
+def openai_table(own: Sequence[str]) -> dict[str, str]:
+    """A voice for each of OpenAI's 13 names: the one of that name among the model's `own`, else these in turn.
 
-
-def openai_table(own: Sequence[str], voices: Container[str]) -> dict[str, str]:
-    """A voice for each of OpenAI's 13 names: the one of that name among `voices`, else the model's `own` in turn.
-
-    Stored voices are not drawn on unless they carry the name, so adding one changes no other. A model without voices
-    of its own speaks with its default one.
+    Stored voices are not drawn on, so adding one changes no other. A model without voices of its own speaks with its
+    default one.
     """
     return {
-        name: name if name in voices else own[number % len(own)] if own else DEFAULT_VOICE
+        name: name if name in own else own[number % len(own)] if own else DEFAULT_VOICE
         for number, name in enumerate(OPENAI_VOICES)
     }
 
@@ -47,7 +29,7 @@ def resolve_voice(name: str | None, model: Model) -> str | None:
     if name is None:
         return None
     voices = model.voices
-    known = openai_table(list(model.own_voices), voices).get(name, name)
+    known = openai_table(list(model.own_voices)).get(name, name)
     if known in voices:
         return known
     if known == DEFAULT_VOICE:

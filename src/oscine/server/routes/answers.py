@@ -15,6 +15,7 @@ from starlette.responses import Response
 from oscine.audio.encode import encode
 from oscine.audio.formats import check_available
 from oscine.audio.io import read_audio
+from oscine.checkpoint.voice_names import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.errors import Cancelled, InvalidRequest, UnknownVoice
 from oscine.server import forms
 from oscine.server.errors import json_response
@@ -23,7 +24,6 @@ from oscine.server.parsing import BodyRoute
 from oscine.server.schemas import VoiceId
 from oscine.server.state import ServerState
 from oscine.server.telling import ChatWording, TranscriptWording, finish_of, start, tell, usage_of
-from oscine.server.voices import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.types import Capabilities
 from oscine.types import Request as Wanted
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
+from oscine.checkpoint.voice_names import DEFAULT_VOICE
 from oscine.errors import BadAudio, InvalidRequest
 from oscine.server.errors import error_body, json_response
 from oscine.server.schemas import VoiceForm
 from oscine.server.state import ServerState
-from oscine.server.voices import DEFAULT_VOICE, openai_table
+from oscine.server.voices import openai_table
 from oscine.types import Capabilities, Option, Voice
 
 
@@ -100,7 +101,7 @@ def _list_voices(state: ServerState, name: str | None) -> dict[str, Any]:
         "model": state.models.resolve(name or state.models.default),
         "voices": listed,
         "data": listed,
-        "openai_voices": openai_table(own, voices),
+        "openai_voices": openai_table(own),
         "voice_cloning": cloning,
     }
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.server.conftest import CHECKPOINT, ready, wait_until
 
+ROOT = Path(__file__).parents[2]
 HEALTH_TIMEOUT_S = 30.0
 PROBE_EVERY_S = 0.05
 
@@ -143,6 +144,7 @@ def server_process(
             stderr=stderr,
             env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
             preexec_fn=limit,
+            cwd=ROOT,
         )
     server = Server(process, log)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,18 @@ from typing import Any
 import httpx
 import pytest
 
+from oscine.cancellation import cancelled_when
 from oscine.engine.engine import Engine, EngineOptions
-from oscine.errors import CheckpointError, InvalidRequest, NotReady, UnknownModel
+from oscine.errors import (
+    Cancelled,
+    CheckpointError,
+    EngineFailed,
+    InvalidRequest,
+    LoadFailed,
+    NotReady,
+    OscineError,
+    UnknownModel,
+)
 from oscine.options import COMMON_OPTIONS
 from oscine.server.app import create_app
 from oscine.server.models import ModelRegistry, ModelSpec
@@ -110,18 +121,40 @@ def test_requests_wait_for_a_model_that_is_loading_but_not_for_ever(shelf: Shelf
     assert len(results) == 1
 
 
-def test_a_model_that_fails_to_load_can_be_tried_again() -> None:
+def one_model(load: Callable[[], Any], **options: Any) -> ModelRegistry:
+    spec = ModelSpec(id="a", load=load, num_bytes=1)
+    return ModelRegistry([spec], Engine(EngineOptions(memory_bytes=1)), **options)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (CheckpointError("damaged"), CheckpointError),
+        (MemoryError(), LoadFailed),
+        (SystemExit(3), LoadFailed),
+        (RuntimeError("secret"), LoadFailed),
+    ],
+    ids=repr,
+)
+def test_a_load_that_failed_is_tried_again_after_a_while_and_told_meanwhile(
+    fault: BaseException, told: type[OscineError], caplog: pytest.LogCaptureFixture
+) -> None:
     tries: list[int] = []
 
     def load() -> Any:
         tries.append(1)
         if len(tries) == 1:
-            raise CheckpointError("damaged")
+            raise fault
         return SimpleNamespace(capabilities=None, close=lambda: None)
 
-    registry = ModelRegistry([ModelSpec(id="a", load=load, num_bytes=1)], Engine(EngineOptions(memory_bytes=1)))
-    with pytest.raises(CheckpointError), registry.use("a"):
-        pass
+    registry = one_model(load, reload_s=1000)
+    for _ in range(3):
+        with pytest.raises(told) as raised, registry.use("a"):
+            pass
+        assert "secret" not in raised.value.message
+    assert len(tries) == 1
+    assert caplog.text.count("a cannot be loaded") == 1
+    registry._slots["a"].retry_at = 0
     with registry.use("a"):
         pass
     registry.close()
@@ -151,26 +184,120 @@ def test_two_models_over_http(tmp_path: Path) -> None:
         assert record["options"]["top_k"]["type"] == "int"
 
 
-def test_the_default_model_that_cannot_be_loaded_leaves_the_server_unready(tmp_path: Path) -> None:
+def test_each_failed_load_is_waited_for_longer() -> None:
     def load() -> Any:
-        raise CheckpointError("damaged")
+        raise MemoryError
 
-    registry = ModelRegistry([ModelSpec(id="a", load=load, num_bytes=1)], Engine(EngineOptions(memory_bytes=1)))
-    app = create_app(registry)
+    registry = one_model(load)
+    waits = []
+    for _ in range(8):
+        registry._slots["a"].retry_at = 0
+        with pytest.raises(LoadFailed), registry.use("a"):
+            pass
+        waits.append(round(registry.retry_s("a")))
+    assert waits == [30, 60, 120, 240, 480, 600, 600, 600]
+
+
+def test_whoever_leaves_does_not_wait_for_a_load_and_the_next_finds_it_done(shelf: Shelf) -> None:
+    registry = shelf.registry("a")
+    shelf.gate.clear()
+    with pytest.raises(Cancelled), cancelled_when(lambda: registry._loading is not None), registry.use("a"):
+        pass
+    shelf.gate.set()
+    with registry.use("a", patient=True):
+        pass
+    assert shelf.log == ["+a"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "word"),
+    [
+        (CheckpointError("damaged"), "checkpoint_error", "damaged"),
+        (MemoryError(), "load_failed", "MemoryError"),
+        (SystemExit(3), "load_failed", "SystemExit"),
+        (RuntimeError("secret"), "load_failed", "RuntimeError"),
+    ],
+    ids=repr,
+)
+def test_the_default_model_that_cannot_be_loaded_leaves_the_server_unready(
+    fault: BaseException, code: str, word: str
+) -> None:
+    def load() -> Any:
+        raise fault
+
+    app = create_app(one_model(load))
 
     async def ask() -> tuple[httpx.Response, httpx.Response]:
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
-                while not app.state.server.load_error:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                while "cannot be loaded" not in app.state.server.unready:
                     await asyncio.sleep(0.005)
                 return await client.get("/ready"), await client.post(SPEECH, json=body(model="a"))
 
     ready, spoken = asyncio.run(ask())
     assert ready.status_code == 503
-    assert "damaged" in ready.json()["error"]["message"]
+    assert word in ready.json()["error"]["message"]
     assert spoken.status_code == 500
-    assert spoken.json()["error"]["code"] == "checkpoint_error"
+    assert spoken.json()["error"]["code"] == code
+    assert "secret" not in ready.text + spoken.text
+
+
+def test_a_server_whose_model_loads_at_last_becomes_ready(tmp_path: Path) -> None:
+    registry = make_registry(tmp_path, reload_s=0.05)
+    slot = registry._slots[registry.default]
+    load, tries = slot.spec.load, []
+
+    def at_last() -> Any:
+        tries.append(1)
+        if len(tries) < 3:
+            raise MemoryError
+        return load()
+
+    slot.spec = replace(slot.spec, load=at_last)
+    with serving(create_app(registry)) as url:
+        assert httpx.get(f"{url}/ready", timeout=60).status_code == 200
+    assert len(tries) == 3
+
+
+def test_a_model_that_cannot_say_its_first_words_is_not_ready(tmp_path: Path) -> None:
+    registry = make_registry(tmp_path)
+
+    def fault(*args: Any, **options: Any) -> Any:
+        raise RuntimeError("secret")
+
+    async def ask() -> httpx.Response:
+        with registry.use("tts-1") as model:
+            model.generate = fault  # type: ignore[method-assign]
+        app = create_app(registry)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                while not app.state.server.warm_up_fault:
+                    await asyncio.sleep(0.005)
+                return await client.get("/ready")
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 503
+    assert "failed to speak: RuntimeError" in answer.json()["error"]["message"]
+    assert "secret" not in answer.text
+
+
+def test_a_broken_engine_is_told_at_once(tmp_path: Path) -> None:
+    registry = make_registry(tmp_path)
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with serving(create_app(registry)) as url:
+        with pytest.raises(EngineFailed):
+            registry._engine.call(leave).result(10)
+        ready = httpx.get(f"{url}/ready", timeout=60)
+        spoken = httpx.post(url + SPEECH, json=body(), timeout=60)
+        assert httpx.get(f"{url}/health", timeout=60).status_code == 200
+    assert (ready.status_code, spoken.status_code) == (503, 500)
+    assert "SystemExit" in ready.json()["error"]["message"]
+    assert spoken.json()["error"]["code"] == "engine_failed"
 
 
 def test_while_it_loads_a_server_says_when_to_come_back(tmp_path: Path) -> None:
@@ -185,7 +312,7 @@ def test_while_it_loads_a_server_says_when_to_come_back(tmp_path: Path) -> None:
         transport = httpx.ASGITransport(app=app)
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://app") as client,
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
         ):
             while registry._loading is None:
                 await asyncio.sleep(0.01)

@@ -25,6 +25,7 @@ from oscine.server.state import ServerSettings, ServerState
 _log = logging.getLogger(__name__)
 
 _IDLE_CHECKS_S = 30.0
+_WARM_UP_AGAIN_S = 30.0
 
 
 def create_app(models: ModelRegistry, settings: ServerSettings | None = None) -> FastAPI:
@@ -59,12 +60,16 @@ def create_app(models: ModelRegistry, settings: ServerSettings | None = None) ->
 
 
 async def _warm_up(state: ServerState) -> None:
-    """Loads the default model; until then the server is not ready."""
-    try:
-        await state.in_thread(state.warm_up)
-    except OscineError as error:
-        state.load_error = f"{state.models.default} cannot be loaded: {error.message}"
-        _log.error("%s", state.load_error)
+    """Loads the default model, again and again if need be; until then the server is not ready and says why."""
+    while state.models.engine_failure is None:
+        try:
+            return await state.in_thread(state.warm_up)
+        except OscineError as error:
+            _log.error("%s is not ready: %s", state.models.default, error.message)
+        except Exception as error:
+            state.warm_up_fault = f"{state.models.default} has failed to speak: {type(error).__name__}"
+            _log.exception("%s is not ready", state.models.default)
+        await asyncio.sleep(state.models.retry_s(state.models.default) or _WARM_UP_AGAIN_S)
 
 
 async def _unload_idle(state: ServerState) -> None:
@@ -73,4 +78,7 @@ async def _unload_idle(state: ServerState) -> None:
     with suppress(asyncio.CancelledError):
         while True:
             await asyncio.sleep(min(_IDLE_CHECKS_S, max(state.models.idle_s / 4, 0.05)))
-            await state.in_thread(state.models.unload_idle)
+            try:
+                await state.in_thread(state.models.unload_idle)
+            except Exception:
+                _log.exception("idle models could not be unloaded")

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oscine.errors import InvalidRequest, NotReady, UnknownModel
+from oscine.cancellation import POLL_S, check_cancelled
+from oscine.errors import EngineFailed, InvalidRequest, LoadFailed, NotReady, OscineError, UnknownModel
 from oscine.types import Capabilities
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ ALIASES = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 """Names that mean the default model, so that OpenAI's clients work unchanged."""
 LOAD_WAIT_S = 3.0
 """Clients often give up after 5 to 30 s without a byte; told to come back in time, they do."""
+RELOAD_S, LONGEST_RELOAD_S = 30.0, 600.0
+"""How long a failed load is not tried again: at first, and at the most, since it is twice as long each time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +50,24 @@ class _Slot:
         self.capabilities: Capabilities | None = None
         self.users = 0
         self.used = time.monotonic()
+        self.failure: OscineError | None = None
+        self.num_failures = 0
+        self.retry_at = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether its last load has failed, and not so long ago that it is to be tried again."""
+        return self.failure is not None and time.monotonic() < self.retry_at
 
 
 class ModelRegistry:
     """Models by id; the first one is the default.
 
     `memory_bytes` bounds the weights loaded at a time: idle models make room, least recently used first. A model idle
-    for `idle_s` is unloaded by `unload_idle`. Requests for a model that is being loaded wait `load_wait_s` at most.
-    Raises InvalidRequest for no model at all, for two of one id, and for one that exceeds the budget alone.
+    for `idle_s` is unloaded by `unload_idle`. Requests for a model that is being loaded wait `load_wait_s` at most. One
+    that failed to load is tried again after `reload_s`, then after twice as long each time; until then whoever asks for
+    it is told why. Raises InvalidRequest for no model at all, for two of one id, and for one that exceeds the budget
+    alone.
     """
 
     def __init__(
@@ -65,6 +78,7 @@ class ModelRegistry:
         memory_bytes: int | None = None,
         idle_s: float | None = None,
         load_wait_s: float = LOAD_WAIT_S,
+        reload_s: float = RELOAD_S,
     ) -> None:
         if not specs:
             raise InvalidRequest("give at least one model to serve", param="model")
@@ -80,9 +94,11 @@ class ModelRegistry:
                 )
         self.default = specs[0].id
         self._engine = engine
-        self._memory_bytes, self._idle_s, self._load_wait_s = memory_bytes, idle_s, load_wait_s
+        self._memory_bytes, self._idle_s = memory_bytes, idle_s
+        self._load_wait_s, self._reload_s = load_wait_s, reload_s
         self._changed = threading.Condition()
         self._loading: str | None = None
+        self._loader: threading.Thread | None = None
         self._closing = False
 
     @property
@@ -111,6 +127,19 @@ class ModelRegistry:
         """What the model can do, once it has been loaded; None before."""
         return self._slots[model_id].capabilities
 
+    def failure(self, model_id: str) -> OscineError | None:
+        """Why the last load of the model failed, if it did."""
+        return self._slots[model_id].failure
+
+    def retry_s(self, model_id: str) -> float:
+        """Seconds until the model, whose load has failed, may be loaded again."""
+        return max(self._slots[model_id].retry_at - time.monotonic(), 0.0)
+
+    @property
+    def engine_failure(self) -> EngineFailed | None:
+        """What has ended the engine that all models share, if a fault has: the process has to be started again."""
+        return self._engine.failure
+
     def stats(self) -> EngineStats:
         """How full the engine that all models share is."""
         return self._engine.stats()
@@ -119,7 +148,8 @@ class ModelRegistry:
     def use(self, name: str, *, patient: bool = False) -> Iterator[Model]:
         """The model, loaded, and kept so until the block is left. `patient` waits for a load under way to its end.
 
-        Raises UnknownModel; NotReady when it is still loading or no room can be made; and what loading raises.
+        Raises UnknownModel; NotReady when it is still loading or no room is left; what loading raises (LoadFailed in
+        the place of what is no OscineError); EngineFailed; and Cancelled (`check_cancelled`) while it waits.
         """
         model_id = self.resolve(name)
         model = self._acquire(model_id, None if patient else self._load_wait_s)
@@ -146,38 +176,69 @@ class ModelRegistry:
             self._closing = True
             self._changed.notify_all()
         self._engine.close(drain=drain, timeout_s=timeout_s)
+        loader = self._loader
+        if loader is not None:
+            loader.join(timeout_s)  # a thread that torch runs in must not be cut off by the end of the process
 
     def _acquire(self, model_id: str, wait_s: float | None) -> Model:
         slot = self._slots[model_id]
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or slot.model or not self._loading, wait_s)
-            if self._closing:
-                raise NotReady("the server is shutting down")
-            if slot.model is not None:
-                slot.users += 1
-                return slot.model
-            if self._loading is not None:
-                raise NotReady(f"{self._loading} is still loading; try again in a moment")
-            self._make_room(slot.spec)
-            self._loading = model_id
-        return self._load(slot)
+            self._wait_for(lambda: slot.model or slot.failed or not self._loading, wait_s)
+            self._check(slot)
+            while slot.model is None:
+                if self._loading is not None:
+                    raise NotReady(f"{self._loading} is still loading; try again in a moment")
+                self._make_room(slot.spec)
+                loader = threading.Thread(target=self._load, args=(slot,), name="oscine-load", daemon=True)
+                loader.start()
+                self._loading, self._loader, slot.failure = model_id, loader, None
+                self._wait_for(lambda: slot.model or slot.failure, None)
+                self._check(slot, tried=True)
+            slot.users += 1
+            return slot.model
 
-    def _load(self, slot: _Slot) -> Model:
+    def _wait_for(self, condition: Callable[[], object], wait_s: float | None) -> None:
+        """Returns once `condition()` holds, `wait_s` have passed or the registry closes. Raises Cancelled."""
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while not (self._closing or condition()) and (deadline is None or time.monotonic() < deadline):
+            check_cancelled()
+            self._changed.wait(POLL_S)
+
+    def _check(self, slot: _Slot, *, tried: bool = False) -> None:
+        """Raises what keeps the model from being used, now and for a while; any failure if it has just been tried."""
+        if self._engine.failure is not None:
+            raise EngineFailed(self._engine.failure.message)
+        if self._closing:
+            raise NotReady("the server is shutting down")
+        if slot.failure is not None and (tried or slot.failed):
+            raise slot.failure.with_traceback(None)
+
+    def _load(self, slot: _Slot) -> None:
+        """Loads a model, in a thread of its own: it is ready for the next even if whoever asked for it has left."""
         started = time.perf_counter()
+        model, failure = None, None
         try:
             model = slot.spec.load()
-        except BaseException:
-            with self._changed:
-                self._loading = None
-                self._changed.notify_all()
-            raise
+        except OscineError as error:
+            failure = error
+            _log.error("%s cannot be loaded: %s: %s", slot.spec.id, type(error).__name__, error.message)
+        except BaseException as error:  # whatever it is, somebody waits for it
+            failure = LoadFailed(
+                f"loading {slot.spec.id} broke off: {type(error).__name__}; the server's log says more"
+            )
+            failure.__cause__ = error
+            _log.critical("%s cannot be loaded", slot.spec.id, exc_info=error)
         with self._changed:
-            slot.model, slot.capabilities = model, model.capabilities
-            slot.users += 1
+            slot.failure = failure
+            if model is None:
+                slot.retry_at = time.monotonic() + min(self._reload_s * 2**slot.num_failures, LONGEST_RELOAD_S)
+                slot.num_failures += 1
+            else:
+                slot.model, slot.capabilities = model, model.capabilities
+                slot.used, slot.num_failures = time.monotonic(), 0
+                _log.info("loaded model=%s seconds=%.2f", slot.spec.id, time.perf_counter() - started)
             self._loading = None
             self._changed.notify_all()
-        _log.info("loaded model=%s seconds=%.2f", slot.spec.id, time.perf_counter() - started)
-        return model
 
     def _release(self, model_id: str) -> None:
         with self._changed:

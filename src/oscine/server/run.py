@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,16 +19,36 @@ from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
 
 from oscine.errors import OutputError
 from oscine.server.gate import ABORT
+from oscine.server.state import ServerState
 
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 512
+FAREWELL_S = 2.0
+"""How long a server whose engine has failed still answers, so that those who wait hear why."""
 SWITCH_S = 0.001
 """How soon a waiting thread gets its turn: the event loop answers quickly although the engine's thread is busy."""
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn whose stopping by a signal is a success: the signal is not raised again afterwards."""
+    """A uvicorn that ends when its app's engine has, and whose stopping by a signal is a success.
+
+    (The signal is not raised again afterwards.)
+    """
+
+    def __init__(self, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(config)
+        self._state = state
+        self._farewell: float | None = None
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether it is time to end; asked ten times a second."""
+        if self._farewell is None and self._state.models.engine_failure is not None:
+            self._farewell = time.monotonic() + FAREWELL_S
+            _log.critical("%s; stopping", self._state.unready)
+        if self._farewell is not None and time.monotonic() > self._farewell:
+            return True
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -68,7 +89,7 @@ def protocols() -> dict[str, Any]:
 
 
 def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_message_bytes: int) -> int:
-    """Serves `app` until SIGINT or SIGTERM and returns 0.
+    """Serves `app` until SIGINT or SIGTERM and returns 0, or until its engine has failed and returns 1.
 
     Running requests have `shutdown_s` to end; then their connections are closed, which clients see as a broken
     stream. Raises OutputError if the address cannot be listened on.
@@ -86,8 +107,9 @@ def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_messag
         sys.setswitchinterval(SWITCH_S)
         shown = f"[{host}]" if ":" in host else host
         _log.info("listening on http://%s:%d (open it for the page)", shown, listener.getsockname()[1])
-        _Server(config).run(sockets=[listener])
-    return 0
+        state: ServerState = app.state.server
+        _Server(config, state).run(sockets=[listener])
+    return 0 if state.models.engine_failure is None else 1
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import anyio
 import anyio.to_thread
 
+from oscine.cancellation import check_cancelled
 from oscine.errors import GenerationError, InvalidRequest, QueueFull
 from oscine.options import RequestOptions
 from oscine.server.metrics import Metrics
@@ -65,12 +66,25 @@ class ServerState:
         )
         self.active = 0
         self.ready = False
-        self.load_error = ""
+        self.warm_up_fault = ""
         self._threads = anyio.CapacityLimiter(settings.max_requests * settings.batch_parallel + _SPARE_THREADS)
 
     async def in_thread(self, work: Callable[..., T], *args: Any) -> T:
-        """The result of blocking work, done beside the event loop."""
-        return await anyio.to_thread.run_sync(partial(work, *args), limiter=self._threads)
+        """The result of blocking work, done beside the event loop. Raises Cancelled instead of beginning in vain."""
+        return await anyio.to_thread.run_sync(partial(_run, work, *args), limiter=self._threads)
+
+    @property
+    def unready(self) -> str:
+        """Why the default model cannot be used; empty if it can."""
+        name, broken = self.models.default, self.models.engine_failure
+        if broken is not None:
+            return broken.message
+        if self.ready:
+            return ""
+        failure = self.models.failure(name)
+        if failure is not None:
+            return f"{name} cannot be loaded: {failure.message}"
+        return self.warm_up_fault or f"{name} is still loading"
 
     def warm_up(self) -> None:
         """Loads the default model and lets it say a word, so that the first request finds everything in place."""
@@ -101,3 +115,14 @@ class ServerState:
         limit = self.settings.max_input_chars
         if len(text) > limit:
             raise InvalidRequest(f"{param} has {len(text)} characters; this server takes {limit} at most", param=param)
+
+
+def _run(work: Callable[..., T], *args: Any) -> T:
+    """Does the work; what would end a thread ends the request alone, not the event loop that waits for it."""
+    check_cancelled()
+    try:
+        return work(*args)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__} in a request's thread") from error

@@ -31,8 +31,8 @@ def operations_routes(state: ServerState) -> APIRouter:
 
     @router.get("/ready", response_class=Response, summary="Whether the default model is loaded")
     async def ready() -> Response:
-        if not state.ready:
-            raise NotReady(state.load_error or f"{state.models.default} is still loading")
+        if reason := state.unready:
+            raise NotReady(reason)
         return json_response({"status": "ready", "model": state.models.default})
 
     @router.get("/metrics", response_class=Response, summary="Counters in Prometheus's text format")

@@ -18,14 +18,13 @@ from oscine.engine.engine import Engine
 from oscine.errors import InvalidRequest
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.frontend import cut_clips, log_mel, normalize
-from oscine.families.audex.guidance import blend
 from oscine.families.audex.jobs import CODEC_CAP, JobMaker, LMJob
 from oscine.families.audex.loading import AudexModel, load_model
+from oscine.families.audex.phases import PhaseTable
 from oscine.families.audex.prompt import Kind, PromptEncoder, audio_prompt, generation_prompt, null_prompt
-from oscine.families.audex.sampling import Sampling
+from oscine.families.audex.sampling import Sampling, blend
 from oscine.families.audex.speech_decoder import SpeechSession
 from oscine.families.audex.steps import AudexStepModel
-from oscine.families.audex.tta import PhaseTable
 from oscine.layers.exact import ExactRule
 from oscine.types import AudioChunk, Done, Event, Job, Request
 from tests.golden.audex_fixtures import check, fixtures, read

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from oscine.compat import audex_tta as tta
+from oscine.compat.audex_guidance import CFGLogitsProcessor, expand_cfg_prompts
 from oscine.errors import NoAudio
-from oscine.families.audex import tta
-from oscine.families.audex.guidance import CFGLogitsProcessor, expand_cfg_prompts
 from oscine.families.audex.sampling import Sampling, probabilities
 from oscine.families.audex.tokens import (
     SPEECHCODEC_TOKEN_OFFSET,

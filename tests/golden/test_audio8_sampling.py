@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from oscine.families.audio8 import sampling
+from oscine.compat import audio8_sampling as sampling
 from oscine.runtime.sampling import gumbel_argmax
 
 FILES = "audio8/sampling*.safetensors"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oscine.compat.auk_wire import decode_frame, encode_frame
 from oscine.families.auk import build_time_grid, plan_tiles
 from oscine.families.auk.audio_tower import audio_tokens
 from oscine.families.auk.config import VAEConfig
@@ -25,7 +26,6 @@ from oscine.families.auk.duration import (
 from oscine.families.auk.mel import mel_frames
 from oscine.families.auk.prompt import render_prompt
 from oscine.families.auk.vae_layers import encoder_frames
-from oscine.families.auk.wire import decode_frame, encode_frame
 from tests.golden.auk_fixtures import golden
 from tests.unit.auk_factory import RELEASED_VAE
 

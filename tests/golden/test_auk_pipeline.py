@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from oscine.compat.auk import POSTERIOR_SEED_OFFSET
 from oscine.families.auk import AuKPipeline, AuKRequest, build_time_grid, sample_latents
 from oscine.families.auk.duration import nominal_seconds
-from oscine.families.auk.pipeline import POSTERIOR_SEED_OFFSET
 from oscine.families.auk.sampler import FLASH_GRID, Velocity, euler
 from tests.golden.auk_fixtures import Golden, check, golden
 

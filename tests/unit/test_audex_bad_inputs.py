@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from oscine.compat import audex_tta as tta
 from oscine.engine.engine import Engine
 from oscine.errors import InputTooLong, InvalidRequest, NoAudio
-from oscine.families.audex import tta
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.tokens import TokenBlock, audio_frames
 from oscine.types import AudioInput, Failed, Request

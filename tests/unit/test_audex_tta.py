@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+from oscine.compat import audex_guidance as guidance
+from oscine.compat import audex_tta as tta
+from oscine.compat import vllm_rows as batch_rows
 from oscine.errors import NoAudio
-from oscine.families.audex import batch_rows, guidance, tta
 from oscine.families.audex.tokens import TokenBlock, audio_frames, speech_frames
 
 PHASES = [[10, 11], [12, 13], [14, 15], [16, 17]]

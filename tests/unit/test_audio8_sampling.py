@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oscine.families.audio8 import sampling
-from oscine.families.audio8.sampling import (
+from oscine.compat import audio8_sampling as sampling
+from oscine.compat.audio8_sampling import (
     SAMPLING_EPS,
     draw,
     draw_semantic,

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from oscine.compat.auk_wire import decode_frame, encode_frame
 from oscine.errors import BadAudio, InputTooLong, InvalidRequest, NonFiniteOutput, OscineError
 from oscine.families.auk import AuKPipeline, AuKRequest, sample_latents
-from oscine.families.auk.wire import decode_frame, encode_frame
 from oscine.types import Samples
 from tests.unit.auk_factory import TINY_ARCH, TINY_VAE, write_both
 

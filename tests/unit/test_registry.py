@@ -101,3 +101,33 @@ def test_what_a_spec_leaves_out() -> None:
     spec = FamilySpec(name="n", package="p", model_types=())
     assert spec.threads(Path()) is None
     assert spec.dtypes == ("float32", "bfloat16", "float16")
+
+
+@pytest.mark.parametrize(
+    ("place", "names"),
+    [
+        ("audio8.sampling", ["filter_top_k_top_p", "gumbel_argmax_sample", "ras_sample_batch", "ras_sample_semantic",
+                             "sample_scores", "SAMPLING_EPS"]),
+        ("audex.tta", ["build_tta_phase_token_ids", "validate_rvq_phase", "TTARVQPhaseMaskLogitsProcessor", "NEG_INF",
+                       "XCODEC1_NUM_CODEBOOKS", "XCODEC1_CODEBOOK_SIZE", "AUDEX_AUDIOCODEC_TOKEN_OFFSET",
+                       "AUDEX_AUDIOCODEC_VOCAB_SIZE", "AUDEX_AUDIOGEN_START_TOKEN_ID", "AUDEX_AUDIOGEN_END_TOKEN_ID",
+                       "logger"]),
+        ("auk.wire", ["decode_frame", "encode_frame"]),
+        ("audex.guidance", ["CFGLogitsProcessor", "expand_cfg_prompts"]),
+        ("auk", ["AuKPipeline", "AuKRequest", "AuKOutput", "AuKStepContext", "AuKTransformer", "AuKVAE", "plan_tiles",
+                 "build_time_grid", "sample_latents", "dit_state_dict"]),
+    ],
+)  # fmt: skip
+def test_documented_names_are_where_they_are_documented(place: str, names: list[str]) -> None:
+    code = (
+        f"import oscine.families.{place} as place; print(all(getattr(place, name) is not None for name in {names}));"
+        f"from oscine.families.{place} import {names[0]}"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
+
+
+def test_a_name_that_auk_does_not_document_is_an_attribute_error() -> None:
+    from oscine.families import auk
+
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        auk.nothing  # noqa: B018

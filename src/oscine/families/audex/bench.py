@@ -15,7 +15,8 @@ from tokenizers.models import WordLevel
 
 from oscine.bench.measure import memory_bandwidth, summary, times
 from oscine.bench.weights import filled
-from oscine.families.audex import tokens, tta
+from oscine.compat.audex_tta import TTARVQPhaseMaskLogitsProcessor
+from oscine.families.audex import phases, tokens
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import DenseConfig
 from oscine.families.audex.decoder import SpeechStreamDecoder
@@ -201,7 +202,7 @@ class AudexWorkload:
             "start_in_prompt": True,
         }
         params = SimpleNamespace(extra_args={"tta_rvq": settings})
-        masker = tta.TTARVQPhaseMaskLogitsProcessor(None, self._device, False)
+        masker = TTARVQPhaseMaskLogitsProcessor(None, self._device, False)
         added: list[Any] = [(row, params, [], [0] * row) for row in range(rows)]
         masker.update_state(SimpleNamespace(removed=[], added=added, moved=[]))
         logits = torch.zeros(rows, self.model.lm.config.vocab_size, device=self._device)
@@ -249,12 +250,12 @@ def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **siz
 
 
 def _released_tokens() -> tokens.TokenSpace:
-    size, offset = tta.XCODEC1_CODEBOOK_SIZE, tta.AUDEX_AUDIOCODEC_TOKEN_OFFSET
+    size, offset = phases.XCODEC1_CODEBOOK_SIZE, phases.AUDEX_AUDIOCODEC_TOKEN_OFFSET
     return tokens.TokenSpace(
         speech=tokens.TokenBlock(offset=tokens.SPEECHCODEC_TOKEN_OFFSET, size=tokens.SPEECHCODEC_VOCAB_SIZE),
-        audio=tokens.TokenBlock(offset=offset, size=tta.AUDEX_AUDIOCODEC_VOCAB_SIZE),
-        phases=[list(range(offset + p * size, offset + (p + 1) * size)) for p in range(tta.XCODEC1_NUM_CODEBOOKS)],
-        audiogen_end=tta.AUDEX_AUDIOGEN_END_TOKEN_ID,
+        audio=tokens.TokenBlock(offset=offset, size=phases.AUDEX_AUDIOCODEC_VOCAB_SIZE),
+        phases=[list(range(offset + p * size, offset + (p + 1) * size)) for p in range(phases.XCODEC1_NUM_CODEBOOKS)],
+        audiogen_end=phases.AUDEX_AUDIOGEN_END_TOKEN_ID,
         speechgen_end=tokens.SPEECHGEN_END_TOKEN_ID,
         sound=29,
         sound_start=30,

@@ -27,9 +27,9 @@ from oscine.families.audex.config import (
 )
 from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.hybrid import HybridLM
+from oscine.families.audex.phases import XCODEC1_CODEBOOK_SIZE, XCODEC1_NUM_CODEBOOKS
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.tokens import TokenSpace
-from oscine.families.audex.tta import XCODEC1_CODEBOOK_SIZE, XCODEC1_NUM_CODEBOOKS
 from oscine.families.audex.weights import (
     FULL_FOLDER,
     LM_RULES,

@@ -1,4 +1,4 @@
-"""From logits to a token: temperature, top-k, top-p, softmax, draw, in the order of the reference (AUDEX spec, 6.1)."""
+"""From logits to a token: guidance, temperature, top-k, top-p, softmax, draw, in this order (AUDEX spec, 6.1)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ class Sampling:
     temperature: float
     top_k: int = 0
     top_p: float = 1.0
+
+
+def blend(cond: Tensor, uncond: Tensor, scale: Tensor | float) -> Tensor:
+    """`uncond + scale * (cond - uncond)` on raw logits, in their dtype; `scale` a number or float32 [row, 1]."""
+    difference = cond - uncond
+    return uncond + (difference.float() * scale).to(cond.dtype)
 
 
 def probabilities(logits: Tensor, sampling: Sampling) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audex.codec_config import XCodecConfig
-from oscine.families.audex.tta import XCODEC1_NUM_CODEBOOKS
+from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS
 
 MAX_FRAMES = 500
 """Ten seconds: what the model was trained to make; later frames are not decoded (AUDEX spec, 6.5)."""

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from oscine.compat.auk import AuKOutput, AuKPipeline, AuKRequest
     from oscine.families.auk.dit import AuKTransformer
     from oscine.families.auk.layouts import AuKStepContext
-    from oscine.families.auk.pipeline import AuKOutput, AuKPipeline, AuKRequest
     from oscine.families.auk.sampler import build_time_grid, sample_latents
     from oscine.families.auk.vae import AuKVAE, plan_tiles
     from oscine.families.auk.weights import dit_state_dict
@@ -30,17 +30,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "dit": ("AuKTransformer",),
-    "layouts": ("AuKStepContext",),
-    "pipeline": ("AuKOutput", "AuKPipeline", "AuKRequest"),
-    "sampler": ("build_time_grid", "sample_latents"),
-    "vae": ("AuKVAE", "plan_tiles"),
-    "weights": ("dit_state_dict",),
+    "compat.auk": ("AuKOutput", "AuKPipeline", "AuKRequest"),
+    "families.auk.dit": ("AuKTransformer",),
+    "families.auk.layouts": ("AuKStepContext",),
+    "families.auk.sampler": ("build_time_grid", "sample_latents"),
+    "families.auk.vae": ("AuKVAE", "plan_tiles"),
+    "families.auk.weights": ("dit_state_dict",),
 }
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+            return getattr(import_module(f"oscine.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from oscine.errors import InvalidRequest
+from oscine.errors import InvalidRequest, NonFiniteOutput
 from oscine.families.auk.layouts import AuKStepContext
 
 Velocity = Callable[[Tensor, int], Tensor]
@@ -88,6 +88,12 @@ def check_guidance(strength: float) -> float:
     if not math.isfinite(strength) or strength < 0:
         raise InvalidRequest(f"guidance must be a finite number, 0 or more, got {strength}", param="cfg_scale")
     return strength
+
+
+def check_finite(values: Tensor, what: str) -> None:
+    """Raises NonFiniteOutput if any value is NaN or infinite."""
+    if not bool(torch.isfinite(values).all()):
+        raise NonFiniteOutput(f"the model produced NaN or infinite {what}; try dtype='float32'")
 
 
 @torch.inference_mode()

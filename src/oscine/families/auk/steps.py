@@ -18,9 +18,8 @@ from oscine.families.auk.cache import ContentCache, audio_key
 from oscine.families.auk.conditioner import Conditioner
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.layouts import AuKStepContext
-from oscine.families.auk.pipeline import REFERENCE_CACHE, check_finite
 from oscine.families.auk.residency import TransformerHolder
-from oscine.families.auk.sampler import GUIDANCE_FLOOR, draw_noise, guided
+from oscine.families.auk.sampler import GUIDANCE_FLOOR, check_finite, draw_noise, guided
 from oscine.families.auk.vae import AuKVAE
 from oscine.runtime.undo import own_outcome
 from oscine.seeds import derive_seed
@@ -28,7 +27,7 @@ from oscine.types import Job, Samples, StepOut
 
 CONDITION, FLOW = ("auk", "condition"), ("auk", "flow")
 MAX_BATCH = 8
-TABLE_CACHE = 2
+REFERENCE_CACHE, TABLE_CACHE = 16, 2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Condition and clip → one waveform, without an engine: the reference path (AUK spec, sections 6 and 7)."""
+"""`AuKPipeline`: condition and clip → one waveform, without an engine: the reference path (AUK spec, 6 and 7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oscine.errors import InvalidRequest, NonFiniteOutput
+from oscine.errors import InvalidRequest
 from oscine.families.auk.audio import prepare_audio, whole_frames
 from oscine.families.auk.cache import ContentCache, audio_key
 from oscine.families.auk.compiled import (
@@ -29,7 +29,8 @@ from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.duration import check_budget, gen_frames
 from oscine.families.auk.folder import open_folder
 from oscine.families.auk.graphs import captured
-from oscine.families.auk.sampler import FLASH_GRID, Transformer, sample_latents
+from oscine.families.auk.sampler import FLASH_GRID, Transformer, check_finite, sample_latents
+from oscine.families.auk.steps import REFERENCE_CACHE
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import Fusion, load_dit
 from oscine.seeds import MAX_SEED, fresh_seed
@@ -37,7 +38,6 @@ from oscine.seeds import MAX_SEED, fresh_seed
 log = logging.getLogger(__name__)
 
 POSTERIOR_SEED_OFFSET = 0x5EED0A0C
-REFERENCE_CACHE = 16
 OUTPUT_TYPES = ("audio", "latent")
 
 
@@ -214,12 +214,6 @@ class AuKPipeline:
         if asked != (None, None, "recipe", None) and not self._told:
             self._told = True
             log.warning("AuK-Flash runs its own %d steps without guidance; other settings ignored", len(FLASH_GRID) - 1)
-
-
-def check_finite(values: Tensor, what: str) -> None:
-    """Raises NonFiniteOutput if any value is NaN or infinite."""
-    if not bool(torch.isfinite(values).all()):
-        raise NonFiniteOutput(f"the model produced NaN or infinite {what}; try dtype='float32'")
 
 
 def _the_one(req: AuKRequest | Sequence[AuKRequest]) -> AuKRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 SMALL = [
@@ -121,13 +122,34 @@ def decimal(text: str) -> str:
     return cardinal(int(whole or "0")) + (f" point {digits(fraction)}" if fraction else "")
 
 
-def money(dollars: int, cents: int = 0, *, with_and: bool = True) -> str:
-    """An amount as "twenty five dollars and fifty cents"; without dollars only the cents."""
+@dataclass(frozen=True, kw_only=True)
+class Currency:
+    """The names of a currency's unit and of its hundredth, for one and for more."""
+
+    one: str
+    many: str
+    one_part: str
+    many_parts: str
+
+    def unit(self, value: str) -> str:
+        """The unit's name behind a number written as `value`."""
+        return self.one if value == "1" else self.many
+
+
+CURRENCIES = {
+    "$": Currency(one="dollar", many="dollars", one_part="cent", many_parts="cents"),
+    "£": Currency(one="pound", many="pounds", one_part="penny", many_parts="pence"),
+    "€": Currency(one="euro", many="euros", one_part="cent", many_parts="cents"),
+}
+
+
+def money(whole: int, part: int = 0, *, with_and: bool = True, currency: Currency = CURRENCIES["$"]) -> str:
+    """An amount as "twenty five dollars and fifty cents"; without a `whole` only the hundredths."""
     parts = []
-    if dollars or not cents:
-        parts.append(f"{cardinal(dollars)} dollar{'' if dollars == 1 else 's'}")
-    if cents:
-        parts.append(f"{cardinal(cents)} cent{'' if cents == 1 else 's'}")
+    if whole or not part:
+        parts.append(f"{cardinal(whole)} {currency.unit(str(whole))}")
+    if part:
+        parts.append(f"{cardinal(part)} {currency.one_part if part == 1 else currency.many_parts}")
     return (" and " if with_and else " ").join(parts)
 
 

@@ -90,7 +90,8 @@ def _join_pairs(words: list[str], others: set[str]) -> list[str]:
 
 
 _NUMBER_WORDS = {*figures.SMALL, *figures.TENS, "hundred", "thousand", "million", "billion", "point"}
-_BEFORE_AND = {"hundred", "thousand", "million", "billion", "dollar", "dollars"}
+_UNITS_OF_MONEY = {name for currency in figures.CURRENCIES.values() for name in (currency.one, currency.many)}
+_BEFORE_AND = {"hundred", "thousand", "million", "billion"} | _UNITS_OF_MONEY
 
 
 def _tidy(words: list[str]) -> list[str]:
@@ -118,8 +119,32 @@ _WORDS = {
     "neighbour": "neighbor",
     "neighbours": "neighbors",
     "alright": "all right",
+    "metre": "meter",
+    "metres": "meters",
+    "kilometre": "kilometer",
+    "kilometres": "kilometers",
+    "centimetre": "centimeter",
+    "centimetres": "centimeters",
+    "litre": "liter",
+    "litres": "liters",
     "gonna": "going to",
 }
+_UNITS = {
+    "km": "kilometers",
+    "cm": "centimeters",
+    "mm": "millimeters",
+    "kg": "kilograms",
+    "mg": "milligrams",
+    "lb": "pounds",
+    "lbs": "pounds",
+    "oz": "ounces",
+    "ft": "feet",
+    "mph": "miles per hour",
+    "°C": "degrees celsius",
+    "°F": "degrees fahrenheit",
+    "°": "degrees",
+}
+"""Signs of units behind digits, and the words for them."""
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _REPLACED = (
     (re.compile(r"[’‘`]"), "'"),
@@ -129,10 +154,12 @@ _REPLACED = (
     (re.compile(r"%"), " percent "),
     (re.compile(r"\bper cent\b"), "percent"),
     (re.compile(r"&"), " and "),
+    (re.compile(r"(?<=\d)\s?(km|cm|mm|kg|mg|lbs?|oz|ft|mph|°[CF]?)(?!\w)"), lambda match: f" {_UNITS[match[1]]} "),
+    (re.compile(r"(?<=\d)\s?p(?!\w)"), " pence "),
     (_THOUSANDS, ""),
 )
 _TOKEN = re.compile(
-    r"\$(?P<dollars>\d+)(?:\.(?P<cents>\d\d))?|(?P<hour>\d{1,2}):(?P<minute>\d\d)|(?P<top>\d+)/(?P<bottom>\d+)"
+    r"(?P<sign>[$£€])\s?(?P<amount>\d+(?:\.\d+)?)(?:\s(?P<scale>hundred|thousand|million|billion)\b)?|(?P<hour>\d{1,2}):(?P<minute>\d\d)|(?P<top>\d+)/(?P<bottom>\d+)"
     r"|(?P<decimal>\d*\.\d+)|(?P<ordinal>\d+)(?:st|nd|rd|th)\b|(?P<decade>\d+)s\b|(?P<integer>\d+)"
     r"|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)"
 )
@@ -160,8 +187,8 @@ def _slot(match: re.Match[str]) -> Slot:
 
 
 def _number_readings(match: re.Match[str]) -> list[str]:
-    if match["dollars"]:
-        return _money_readings(match["dollars"], match["cents"])
+    if match["sign"]:
+        return _money_readings(figures.CURRENCIES[match["sign"]], match["amount"], match["scale"])
     if match["hour"]:
         return _time_readings(int(match["hour"]), match["minute"])
     if match["bottom"]:
@@ -213,16 +240,21 @@ def _time_readings(hour: int, minute: str) -> list[str]:
     return readings
 
 
-def _money_readings(dollars: str, cents: str | None) -> list[str]:
-    if not cents or cents == "00":
-        unit = "dollar" if dollars == "1" else "dollars"
-        amounts = [figures.cardinal(_value(dollars)), *_integer_readings(dollars)]
-        return [f"{amount} {unit}" for amount in amounts] + amounts
-    whole = figures.cardinal(_value(dollars))
+def _money_readings(currency: figures.Currency, amount: str, scale: str | None) -> list[str]:
+    whole, _, part = amount.partition(".")
+    if scale or len(part) not in (0, 2):
+        number = f"{figures.decimal(amount)} {scale}" if scale else figures.decimal(amount)
+        return [f"{number} {currency.many}", number]
+    if not part or part == "00":
+        amounts = [figures.cardinal(_value(whole)), *_integer_readings(whole)]
+        return [f"{words} {currency.unit(whole)}" for words in amounts] + amounts
+    value = figures.cardinal(_value(whole))
     return [
-        figures.money(_value(dollars), int(cents)),
-        f"{whole} {_two(cents)}",
-        f"{whole} point {figures.digits(cents)} dollars",
+        figures.money(_value(whole), int(part), currency=currency),
+        f"{value} {_two(part)}",
+        f"{value} {currency.unit(whole)} {_two(part)}",
+        f"{value} point {figures.digits(part)} {currency.many}",
+        f"{value} point {figures.digits(part)}",
     ]
 
 

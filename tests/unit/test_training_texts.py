@@ -120,6 +120,17 @@ def test_years_and_times_as_people_say_them() -> None:
         ("Spell it U, S, B. Okay?", "Spell it USB, OK"),
         ("Don't open the wind shield", "dont open the windshield"),
         ("Back in the nineteen nineties", "Back in the 1990s"),
+        ("That is £18.50, please.", "That is 18 pounds and 50 pence, please."),
+        ("That is £18.50, please.", "That is eighteen pounds fifty please."),
+        ("£1.01", "one pound and one penny"),
+        ("It was €7.20 a head.", "It was seven euros and twenty cents a head."),
+        ("£300 or €20", "three hundred pounds or 20 euros"),
+        ("A loan of $2.5 million", "a loan of two point five million dollars"),
+        ("£5 million", "five million pounds"),
+        ("She owes him fifty pence.", "She owes him 50p."),
+        ("It weighs 5 kg.", "It weighs five kilograms."),
+        ("Ten kilometres at 20°C.", "10 km at twenty degrees Celsius."),
+        ("Drive at 30 mph for six feet", "drive at thirty miles per hour for 6 ft"),
     ],
 )
 def test_readings_of_the_same_words_are_no_errors(reference: str, heard: str) -> None:
@@ -132,6 +143,8 @@ def test_readings_of_the_same_words_are_no_errors(reference: str, heard: str) ->
     [
         ("Five hundred eighty two dollars.", "$583.", 1),
         ("At six thirty.", "At 7:30.", 1),
+        ("£18.50", "18 pounds and 15 pence", 1),
+        ("It costs £20.", "It costs 20 euros.", 1),
         ("The red cat sat.", "The cat sat down.", 2),
         ("Hello there.", "", 2),
     ],
@@ -158,3 +171,4 @@ def test_spoken_writes_numbers_out_and_leaves_the_rest() -> None:
     assert spoken("Room 12 costs $1,250, about 35% more.") == (
         "Room twelve costs one thousand two hundred fifty dollars, about thirty five percent more."
     )
+    assert spoken("£18.50 or €2 million") == "eighteen pounds and fifty pence or two million euros"

@@ -178,6 +178,28 @@ def test_the_best_place_is_taken() -> None:
     ]
 
 
+def test_a_clause_is_cut_inside_only_when_it_is_too_long_itself() -> None:
+    """Fewer pieces used to count for more than a comma: the cut came behind "the workers who had"."""
+    assert plan_pieces(
+        "When the rain stopped, the workers who had waited under the trees, went back to the field.", 60
+    ) == [
+        "When the rain stopped,",
+        "the workers who had waited under the trees,",
+        "went back to the field.",
+    ]
+
+
+def test_a_long_clause_is_cut_before_a_word_that_begins_a_phrase() -> None:
+    assert plan_pieces("She walked along the narrow path by the sea until nobody could see her anymore", 60) == [
+        "She walked along the narrow path by the sea",
+        "until nobody could see her anymore",
+    ]
+    assert plan_pieces("Every afternoon those twelve students played terribly loud trumpet music", 40) == [
+        "Every afternoon those twelve students",
+        "played terribly loud trumpet music",
+    ]
+
+
 def test_no_tiny_last_piece() -> None:
     text = " ".join(["word"] * 41)
     pieces = plan_pieces(text, 100)

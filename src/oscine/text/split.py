@@ -1,13 +1,14 @@
 """Plans a long text as pieces that a model speaks one after the other.
 
-Pieces end where a reader would pause: at a paragraph, a sentence, a clause; only if nothing else fits at a
-word, and inside a word only if the word itself is too long or its script writes no spaces.
+Pieces end where a reader would pause: at a paragraph, a sentence, a clause; only if nothing else fits before a
+conjunction or preposition, or at any word, and inside a word only if the word itself is too long or its script writes
+no spaces.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oscine.text.clean import speakable
 from oscine.text.scripts import is_mark, is_unspaced, script_of
@@ -17,11 +18,17 @@ __all__ = ["SentenceStream", "plan_pieces", "sentences", "speech_weight"]
 
 _WEIGHTS = {"han": 3.0, "kana": 2.0, "hangul": 3.0, "mark": 0.0}
 _MIN_LIMIT = 12
-_PARAGRAPH, _SENTENCE, _CLAUSE, _WORD, _INSIDE = range(5)
-_END_COST = {_PARAGRAPH: 0.0, _SENTENCE: 0.05, _CLAUSE: 0.3, _WORD: 1.5, _INSIDE: 3.0}
+_PARAGRAPH, _SENTENCE, _CLAUSE, _PHRASE, _WORD, _INSIDE = range(6)
+_END_COST = {_PARAGRAPH: 0.0, _SENTENCE: 0.05, _CLAUSE: 0.3, _PHRASE: 2.0, _WORD: 2.5, _INSIDE: 4.0}
 _PIECE_COST = 0.5  # fewer pieces where all else is equal
 _CROSSING_COST = 0.3  # a paragraph end inside a piece
 _CLAUSE_END = re.compile(r"[,;:—–]['\"”’)\]]*$|[)\]]$|^[-–—]$")
+_PHRASE_START = re.compile(
+    "and|or|but|nor|so|yet|that|which|who|whom|whose|because|although|though|when|while|where|whether|if|as|since|unless"
+    "|until|before|after|than|to|of|in|on|at|by|for|from|with|without|into|over|under|through|about|between|during",
+    re.IGNORECASE,
+)
+"""English words that begin a part of a sentence: before one of them a reader may take a breath."""
 _CJK_STOPS = "。！？；、，：｡､"
 _NO_BREAK_BEFORE = frozenset("。！？；、，：｡､」』）》】〉”’…ー々%.,!?;:)]}\"'")
 _NO_BREAK_AFTER = frozenset("「『（《【〈“‘([{")
@@ -67,7 +74,12 @@ def _sentence_units(sentence: str, limit: int) -> list[_Unit]:
     weight = speech_weight(sentence)
     if weight <= limit:
         return [_Unit(text=sentence, weight=weight, rank=_SENTENCE, gap=gap)]
-    words = [unit for word in sentence.split(" ") for unit in _word_units(word, limit)]
+    written = sentence.split(" ")
+    words: list[_Unit] = []
+    for word, following in zip(written, [*written[1:], ""], strict=True):
+        words += _word_units(word, limit)
+        if words[-1].rank == _WORD and _PHRASE_START.fullmatch(following):
+            words[-1] = replace(words[-1], rank=_PHRASE)
     words[-1] = _Unit(text=words[-1].text, weight=words[-1].weight, rank=_SENTENCE, gap=gap)
     return [_joined(words[first:last]) for first, last in _best_cut(words, limit)]
 

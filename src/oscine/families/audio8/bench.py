@@ -19,6 +19,7 @@ from oscine.bench.measure import memory_bandwidth, seconds, summary
 from oscine.engine.engine import Engine
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
+from oscine.families.audio8.codec_kinds import AnyCodec
 from oscine.families.audio8.config import Audio8Config, GenerationDefaults, HybridConfig, LMConfig
 from oscine.families.audio8.family import Audio8Family
 from oscine.families.audio8.model import DualAR
@@ -60,7 +61,7 @@ class Audio8Workload:
 
     family: Audio8Family
     model: DualAR
-    codec: Codec
+    codec: AnyCodec
     batch: int
     frames: int
     repeats: int
@@ -161,6 +162,7 @@ class Audio8Workload:
                 size = sizes[min(run, len(sizes) - 1)]
                 self.codec.decode_chunk(codes[..., at : at + size], state)
                 at, run = at + size, run + 1
+            self.codec.flush(state)
 
         def whole() -> None:
             self.codec.decode(codes)
@@ -191,7 +193,7 @@ def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **siz
     return _workload(config, model, load_codec(folder, config.codec, device=device), folder.name, **size)
 
 
-def _workload(config: Audio8Config, model: DualAR, codec: Codec, name: str, **size: int) -> Audio8Workload:
+def _workload(config: Audio8Config, model: DualAR, codec: AnyCodec, name: str, **size: int) -> Audio8Workload:
     # Prompts are made of token ids here, so a tokenizer that knows the end token is enough.
     tokenizer = Tokenizer(WordLevel({"<|im_end|>": config.lm.eos_token_id}, unk_token="<|im_end|>"))
     prompts = PromptBuilder(tokenizer, config.lm)

@@ -103,6 +103,12 @@ class Codec(nn.Module):
         self.quantizer = Quantizer(config)
         self.decoder = Decoder(config)
 
+    @property
+    def identity(self) -> Tensor:
+        """The table that tells this codec from another: its semantic codebook."""
+        table: Tensor = self.state_dict()["quantizer.semantic_quantizer.quantizers.0.codebook.weight"]
+        return table
+
     @torch.no_grad()
     def encode(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Audio [batch, 1, sample], right-padded, and its valid `lengths` [batch] in samples (default: all).
@@ -144,6 +150,20 @@ class Codec(nn.Module):
         whole within rounding; nothing is held back.
         """
         return self.synthesize(codes, state)
+
+    def flush(self, state: StreamState) -> Tensor:
+        """Nothing [1, 1, 0]: every frame is decoded in full when it comes."""
+        weight = next(self.parameters())
+        return torch.zeros(1, 1, 0, device=weight.device, dtype=weight.dtype)
+
+    @torch.inference_mode()
+    def stream_bytes(self) -> int:
+        """Bytes of a stream's full state: what one frame leaves, with all attention windows filled."""
+        state, config = self.open_stream(), self.config
+        device = next(self.parameters()).device
+        self.decode_chunk(torch.zeros(1, config.num_codebooks, 1, dtype=torch.long, device=device), state)
+        position = 2 * config.post_n_layer * config.post_n_local_heads * config.transformer_head_dim * 4
+        return state.num_bytes + position * config.quantizer_window
 
     def synthesize(self, codes: Tensor, state: StreamState | None = None) -> Tensor:
         """Audio of all frames given, every code clamped to its codebook, absent ones (-1) included."""

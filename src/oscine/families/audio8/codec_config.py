@@ -86,6 +86,11 @@ class CodecConfig:
         return cls(**fields)
 
     @property
+    def lag_frames(self) -> int:
+        """By how many frames the audio of a stream comes after its codes."""
+        return self.warm_up_frames
+
+    @property
     def num_codebooks(self) -> int:
         """Codes per frame: one semantic, the rest residual."""
         return 1 + self.n_residual_codebooks

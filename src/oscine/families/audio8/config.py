@@ -21,9 +21,7 @@ from oscine.checkpoint.config import (
     require,
 )
 from oscine.errors import ConfigMismatch
-from oscine.families.audio8.codec_config import CodecConfig
-
-CODEC_POST_FIELDS = ("n_layer", "n_head", "n_local_heads", "intermediate_size")
+from oscine.families.audio8.codec_kinds import POST_FIELDS, AnyCodecConfig, can_listen, codec_config
 
 IGNORED = frozenset(
     {
@@ -141,7 +139,7 @@ class LMConfig:
         """
         is_hybrid = values.get("slow_backbone") == "falcon_h1" or values.get("mamba_d_ssm") is not None
         own = {*field_names(cls, HybridConfig), "slow_backbone", "codec_config"} - {"hybrid"}
-        known = own | {f"codec_post_{name}" for name in CODEC_POST_FIELDS}
+        known = own | {f"codec_post_{name}" for name in POST_FIELDS}
         check_unknown_keys(values, known, IGNORED, source=source)
         usable = {key: value for key, value in values.items() if key != "hybrid"}
         config = parse_record(cls, usable, source=source)
@@ -230,7 +228,7 @@ class Audio8Config:
     """
 
     lm: LMConfig
-    codec: CodecConfig
+    codec: AnyCodecConfig
     generation: GenerationDefaults
     text_frontend: str | None = None
     speakers: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -243,7 +241,7 @@ class Audio8Config:
         values = read_json(path / "config.json")
         source = str(path / "config.json")
         lm = LMConfig.from_dict(values, source=source)
-        codec = _codec_config(values, source)
+        codec = codec_config(values, source)
         generation_path = path / "generation_config.json"
         generation = read_json_if_present(generation_path) or {}
         front_path = path / "preprocessor_config.json"
@@ -261,16 +259,9 @@ class Audio8Config:
         )
 
 
-def _codec_config(values: Mapping[str, Any], source: str) -> CodecConfig:
-    """The released codec, or the one `codec_config` states, with the `codec_post_*` fields laid over it."""
-    stated = values.get("codec_config", {})
-    if not isinstance(stated, Mapping):
-        raise ConfigMismatch(f"{source}: codec_config must be an object, got {stated!r}")
-    keys = [(f"codec_post_{name}", f"post_{name}") for name in CODEC_POST_FIELDS]
-    return CodecConfig.from_dict({**stated, **{ours: values[key] for key, ours in keys if key in values}})
-
-
-def _check_agreement(lm: LMConfig, codec: CodecConfig, front: FrontEndConfig, source: str, front_source: str) -> None:
+def _check_agreement(
+    lm: LMConfig, codec: AnyCodecConfig, front: FrontEndConfig, source: str, front_source: str
+) -> None:
     require(
         [
             (
@@ -287,6 +278,15 @@ def _check_agreement(lm: LMConfig, codec: CodecConfig, front: FrontEndConfig, so
             ),
         ],
         source=source,
+    )
+    require(
+        [
+            (
+                front.voice_cloning and not can_listen(codec),
+                "voice_cloning must be false: a codec of the kind 'spectral' has no encoder",
+            )
+        ],
+        source=front_source,
     )
     stated = {
         "num_codebooks": (front.num_codebooks, lm.num_codebooks),

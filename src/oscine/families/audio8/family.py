@@ -15,8 +15,9 @@ from oscine.audio.resample import resample, resampled_length
 from oscine.checkpoint.folder import describe_folder
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.audio8.codec import Codec
+from oscine.families.audio8.codec_kinds import AnyCodec
 from oscine.families.audio8.config import Audio8Config
-from oscine.families.audio8.decoder import Audio8Decoder, stream_bytes
+from oscine.families.audio8.decoder import Audio8Decoder
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds, normalize_text
 from oscine.families.audio8.rows import Sampling
@@ -64,7 +65,7 @@ class Audio8Family:
         config: Audio8Config,
         prompts: PromptBuilder,
         model: DualAR,
-        codec: Codec,
+        codec: AnyCodec,
         *,
         name: str,
         licence: str,
@@ -73,8 +74,8 @@ class Audio8Family:
         self._device = model.device
         self._frontend: TextFrontend = get_frontend(config.text_frontend)
         self._codec_id = _fingerprint(codec)
-        self._stream_bytes = stream_bytes(codec, model.device)
-        self._steps = Audio8StepModel(model, codec if config.voice_cloning else None)
+        self._stream_bytes = codec.stream_bytes()
+        self._steps = Audio8StepModel(model, codec if config.voice_cloning and isinstance(codec, Codec) else None)
         rate = config.codec.frame_rate
         self.default_guard: Guard | None = Guard(
             suspect_frames=round(SUSPECT_S * rate),
@@ -97,8 +98,8 @@ class Audio8Family:
         return ""
 
     def chunk_sizes(self) -> tuple[int, ...]:
-        """Frames of a job's decoder calls; the first one makes the codec's warm-up besides."""
-        return CHUNK_SIZES[0] + self._config.codec.warm_up_frames, *CHUNK_SIZES[1:]
+        """Frames of a job's decoder calls; the first one makes up for the codec's lag."""
+        return CHUNK_SIZES[0] + self._config.codec.lag_frames, *CHUNK_SIZES[1:]
 
     def voices(self) -> Sequence[Voice]:
         """The voices the checkpoint was trained with, by speaker tag; the first one is the default."""
@@ -363,7 +364,6 @@ def _num_frames(codes: Codes | None) -> int:
     return int(shape[1])
 
 
-def _fingerprint(codec: Codec) -> str:
-    """What tells one codec from another: the hash of its semantic codebook."""
-    table = codec.state_dict()["quantizer.semantic_quantizer.quantizers.0.codebook.weight"]
-    return hashlib.sha256(table.detach().float().cpu().numpy().tobytes()).hexdigest()[:12]
+def _fingerprint(codec: AnyCodec) -> str:
+    """What tells one codec from another: the hash of its first codebook."""
+    return hashlib.sha256(codec.identity.detach().float().cpu().numpy().tobytes()).hexdigest()[:12]

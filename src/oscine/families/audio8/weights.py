@@ -10,8 +10,7 @@ from torch import Tensor
 
 from oscine.checkpoint.weights import DtypePolicy, WeightRules, load_strict, read_pickle, read_tensors
 from oscine.errors import MissingFile
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
+from oscine.families.audio8.codec_kinds import AnyCodec, AnyCodecConfig, build_codec
 from oscine.families.audio8.codec_weights import codec_state
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
@@ -63,14 +62,14 @@ def prepare_steps(model: DualAR) -> None:
 
 
 def load_codec(
-    folder: Path, config: CodecConfig, *, device: torch.device | str, dtype: torch.dtype = torch.float32
-) -> Codec:
+    folder: Path, config: AnyCodecConfig, *, device: torch.device | str, dtype: torch.dtype = torch.float32
+) -> AnyCodec:
     """The codec of a checkpoint folder, in float32 by default, for inference. Raises MissingFile or WeightMismatch."""
     path = next((folder / name for name in CODEC_FILES if (folder / name).is_file()), None)
     if path is None:
         raise MissingFile(f"{folder} holds none of {', '.join(CODEC_FILES)}")
     raw = dict(read_tensors(path)) if path.suffix == ".safetensors" else read_pickle(path)
     with torch.device("meta"):
-        codec = Codec(config)
+        codec = build_codec(config)
     load_strict(codec, codec_state(raw).items(), dtype=dtype, device=device, source=str(path))
     return codec.eval()

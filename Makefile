@@ -8,7 +8,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt $(PIP_FLAGS)
 
-INSTALLED_FROM := pyproject.toml constraints.txt hatch_build.py src/oscine/families/audio8/native.c
+INSTALLED_FROM := pyproject.toml constraints.txt hatch_build.py $(wildcard src/oscine/kernels/*.h src/oscine/families/*/backends/*.c)
 
 .PHONY: demo test check install clean
 .DEFAULT_GOAL := demo

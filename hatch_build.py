@@ -13,7 +13,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/oscine/families/audio8/native.c")
+SOURCES = "src/oscine/families/*/backends/*.c"
+"""One library for each, beside it."""
+HEADERS = "src/oscine/kernels"
 FLAGS = (
     *("-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-shared"),
     "-ffp-contract=off",  # a compiler that fuses here and not there would give rows other bits in other company
@@ -43,17 +45,18 @@ def compile_native(root: Path) -> list[Path]:
     command = shlex.split(os.environ.get("CC", "")) or [*filter(shutil.which, ("cc", "gcc", "clang"))][:1]
     if not command:
         return []
-    source = root / SOURCE
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
     libraries = []
-    for suffix, flags in VARIANTS.items() if is_x86 else [("", ())]:
-        target = source.with_name(f"lib{source.stem}{suffix}.so")
-        try:
-            made = subprocess.run(
-                [*command, *FLAGS, *flags, str(source), "-o", str(target), "-lm"], capture_output=True
-            )
-        except OSError:  # $CC names none
-            return []
-        if made.returncode == 0:
-            libraries.append(target)
+    for source in sorted(root.glob(SOURCES)):
+        for suffix, flags in VARIANTS.items() if is_x86 else [("", ())]:
+            target = source.with_name(f"lib{source.stem}{suffix}.so")
+            inputs = (f"-I{root / HEADERS}", str(source))
+            try:
+                made = subprocess.run(
+                    [*command, *FLAGS, *flags, *inputs, "-o", str(target), "-lm"], capture_output=True
+                )
+            except OSError:  # $CC names none
+                return []
+            if made.returncode == 0:
+                libraries.append(target)
     return libraries

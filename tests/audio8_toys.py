@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from oscine.families.audio8.backends.eager import EagerBackend
+from oscine.families.audio8.backends.native import load_library, native_backend
+from oscine.families.audio8.backends.protocol import Backend
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.native import load_library, native_steps
 from oscine.families.audio8.prompt import PromptIds
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.slots import Audio8Inputs
 from oscine.families.audio8.weights import build_lm
+from oscine.kernels.fp16 import to_fp16_weights
 from oscine.types import Job
 
 TINY = {
@@ -44,11 +47,11 @@ def lm_config(values: dict[str, int], *, hybrid: bool = False) -> LMConfig:
 
 @functools.lru_cache(maxsize=8)
 def random_lm(
-    config: LMConfig, *, seed: int = 0, dtype: torch.dtype = torch.float32, half: bool = False, native: bool = False
+    config: LMConfig, *, seed: int = 0, dtype: torch.dtype = torch.float32, half: bool = False, packed: bool = True
 ) -> DualAR:
     """A model with random weights of a plausible scale, filled through the real loader.
 
-    `half`: float16 numbers, held as such; `native`: with compiled steps, which must be there.
+    `half`: float16 numbers, held as such if `packed`.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
@@ -64,12 +67,21 @@ def random_lm(
             value = 0.5 * value
         tensors.append((name, value.half().float() if half else value))
     model = build_lm(config, tensors, device="cpu", dtype=dtype)
-    if native:
-        model.native = native_steps(model)
-        assert model.native is not None
-    if half:
-        model.hold_half()
+    if half and packed:
+        to_fp16_weights(model)
     return model
+
+
+@functools.lru_cache(maxsize=8)
+def random_backend(
+    config: LMConfig, kind: str = "eager", *, seed: int = 0, dtype: torch.dtype = torch.float32, half: bool = False
+) -> Backend:
+    """What runs the model that `random_lm` makes: torch ("eager") or compiled steps ("native"), which must be there."""
+    if kind == "eager":
+        return EagerBackend(random_lm(config, seed=seed, dtype=dtype, half=half))
+    made = native_backend(random_lm(config, seed=seed, half=half, packed=False))
+    assert made is not None
+    return made
 
 
 def random_job(

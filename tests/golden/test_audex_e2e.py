@@ -25,7 +25,7 @@ from oscine.families.audex.prompt import Kind, PromptEncoder, audio_prompt, gene
 from oscine.families.audex.sampling import Sampling, blend
 from oscine.families.audex.speech_decoder import SpeechSession
 from oscine.families.audex.steps import AudexStepModel
-from oscine.layers.exact import ExactRule
+from oscine.runtime.exact import ExactRule
 from oscine.types import AudioChunk, Done, Event, Job, Request
 from tests.golden.audex_fixtures import check, fixtures, read
 

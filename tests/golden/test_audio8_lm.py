@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from oscine.families.audio8.backends.eager import EagerBackend
+from oscine.families.audio8.backends.protocol import noise_size
 from oscine.families.audio8.cache import SlowCache
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.frame import noise_size
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import frame_columns
 from oscine.families.audio8.steps import Audio8StepModel
@@ -77,7 +78,7 @@ def test_cached_path_step_by_step(golden_root: Path) -> None:
     """Prompt in two calls, then the file's frames one by one: logits, what the fast model receives, its logits."""
     for file in find(golden_root, FILES):
         model, codes = lm_of(file), file["out.greedy_codes"]
-        slow, hidden = cached_steps(model, file["in.prompt"], codes)
+        slow, hidden = cached_steps(EagerBackend(model), file["in.prompt"], codes)
         num_steps = len(file["out.greedy_slow_logits"])
         assert_close(slow[:num_steps], compact(file["out.greedy_slow_logits"], model.config), f"{file.name} slow")
         assert_close(hidden[:num_steps], file["out.greedy_slow_hidden"], f"{file.name} handed to fast")
@@ -87,9 +88,9 @@ def test_cached_path_step_by_step(golden_root: Path) -> None:
         assert_close(fast, file["out.greedy_fast_logits"][:frames], f"{file.name} fast")
 
 
-def cached_steps(model: DualAR, prompt: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+def cached_steps(backend: EagerBackend, prompt: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     """Compact logits and fast hidden states after the prompt and after each frame, [frame + 1, ...]."""
-    config, length = model.config, prompt.shape[2]
+    config, length = backend.model.config, prompt.shape[2]
     cache = SlowCache(config, dtype=torch.float32, device="cpu")
     width = -(-(length + codes.shape[1]) // 64) * 64
     cache.ensure(3, width)
@@ -98,9 +99,9 @@ def cached_steps(model: DualAR, prompt: Tensor, codes: Tensor) -> tuple[Tensor, 
     results = []
     for start, end in pairwise(cuts):
         positions = torch.arange(start, end)[None]
-        results.append(model.advance(columns[:, :, start:end], positions, cache, slice(1, 2), width))
+        results.append(backend.advance(columns[:, :, start:end], positions, cache, slice(1, 2), width))
     final, hidden = (torch.cat(parts) for parts in zip(*results[1:], strict=True))
-    return model.compact_logits(final), hidden
+    return backend.compact_logits(final), hidden
 
 
 @torch.inference_mode()
@@ -108,7 +109,7 @@ def test_greedy_generation(golden_root: Path) -> None:
     for file in find(golden_root, FILES):
         model, budget = lm_of(file), file.meta["greedy"]["max_new_tokens"]
         job = job_of(inputs_from_columns(file["in.prompt"][0], model.config, GREEDY), max_frames=budget)
-        ended = run(Audio8StepModel(model), [job])
+        ended = run(Audio8StepModel(EagerBackend(model)), [job])
         assert_equal(codes_of(job, model.config), file["out.greedy_codes"], f"{file.name} greedy")
         assert ended[job] == ("stop" if file.meta["greedy"]["finished"] else "length")
 
@@ -119,7 +120,7 @@ def test_sampled_generation(golden_root: Path, subtests: pytest.Subtests) -> Non
     for file in find(golden_root, FILES):
         check_kinds(file)
         model = lm_of(file)
-        steps = Audio8StepModel(model)
+        steps = Audio8StepModel(EagerBackend(model))
         cases = {name: case for name, case in file.meta["cases"].items() if name.startswith("sampled")}
 
         for group in [*([name] for name in cases), list(cases)]:
@@ -164,7 +165,7 @@ def test_batched_generation(golden_root: Path) -> None:
             job_of(inputs_from_columns(row[:, keep], model.config, GREEDY), max_frames=budget)
             for row, keep in zip(prompt, mask, strict=True)
         ]
-        ended = run(Audio8StepModel(model), jobs)
+        ended = run(Audio8StepModel(EagerBackend(model)), jobs)
         for row, job in enumerate(jobs):
             length = int(file["out.batch_code_lengths"][row])
             expected = file["out.batch_greedy_codes"][row, :, :length]
@@ -182,7 +183,7 @@ def test_sequence_limit(golden_root: Path) -> None:
         model, case = lm_of(file), file.meta["cases"]["cap"]
         inputs = inputs_from_columns(file["in.cap_prompt"][0], model.config, GREEDY)
         job = job_of(inputs, max_frames=case["max_new_tokens"])
-        ended = run(Audio8StepModel(model), [job])
+        ended = run(Audio8StepModel(EagerBackend(model)), [job])
         assert_equal(codes_of(job, model.config), file["out.cap_codes"], f"{file.name} cap")
         assert ended[job] == ("stop" if case["finished"] else "length")
 

@@ -15,7 +15,7 @@ from oscine.families.audex.hybrid import HybridLM
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.weights import lm_dtypes
 from oscine.families.audex.xcodec import XCodecDecoder
-from oscine.layers.int8 import hold_int8
+from oscine.kernels.int8 import to_int8_weights
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -283,7 +283,7 @@ def test_doctor_knows_what_the_releases_need() -> None:
         hybrid = HybridLM(HybridConfig.from_dict(HYBRID))
         towers = [AudioTower(AudioConfig.from_dict(AUDIO), width) for width in (2048, 2688)]
         decoder, xcodec = SpeechDecoder(SPEECH_DECODER), XCodecDecoder(XCODEC)
-        hold_int8(narrow)
+        to_int8_weights(narrow)
     sizes = [count(shapes_of(module)) for module in (dense, hybrid, *towers)]
     assert sizes == [spec.DENSE_PARAMETERS, spec.HYBRID_PARAMETERS, spec.DENSE_TOWER, spec.HYBRID_TOWER]
     assert count(shapes_of(decoder)) + count(shapes_of(xcodec)) == spec.CODEC_PARAMETERS

@@ -13,7 +13,7 @@ import torch
 
 from oscine.engine.engine import Engine
 from oscine.families.audex.family import AudexFamily
-from oscine.layers.exact import ExactRule
+from oscine.runtime.exact import ExactRule
 from oscine.types import AudioChunk, AudioInput, Done, Event, Job, Request, Samples, TextChunk
 from tests.unit.audex_models import dense_family, hybrid_family, int8_family
 

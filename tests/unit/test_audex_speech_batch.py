@@ -14,8 +14,8 @@ from torch import Tensor
 from oscine.families.audex.bench import SPEECH_DECODER
 from oscine.families.audex.speech_batch import FrameRule
 from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder, SpeechSession
-from oscine.layers.exact import ExactRule
-from oscine.layers.rows import MIN_ROWS, RowRule
+from oscine.runtime.exact import ExactRule
+from oscine.runtime.rows import MIN_ROWS, RowRule
 from oscine.types import Request
 from tests.unit.audex_models import dense_family
 from tests.unit.test_audex_neighbours import through_engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from oscine.families.audio8.cache import SlowCache
+from oscine.families.audio8.cache import SlowCache, row_bytes
 from oscine.families.audio8.lru import RecentStore
 from oscine.layers.kv_cache import KVCache
 from tests.audio8_toys import TINY, lm_config
@@ -17,9 +17,11 @@ def filled(cache: SlowCache, rows: int, width: int) -> SlowCache:
     return cache
 
 
+CONFIGS = [lm_config(TINY, hybrid=hybrid) for hybrid in (False, True)]
+
+
 def caches() -> list[SlowCache]:
-    configs = [lm_config(TINY, hybrid=hybrid) for hybrid in (False, True)]
-    return [filled(SlowCache(config, dtype=torch.float32, device="cpu"), 3, 64) for config in configs]
+    return [filled(SlowCache(config, dtype=torch.float32, device="cpu"), 3, 64) for config in CONFIGS]
 
 
 def test_keys_go_where_the_plan_says() -> None:
@@ -75,9 +77,9 @@ def test_move_clear_begin_and_snapshot() -> None:
 
 
 def test_row_bytes_are_what_a_row_takes() -> None:
-    for cache in caches():
+    for config, cache in zip(CONFIGS, caches(), strict=True):
         parts = [*cache.kv.layers, *([cache.conv, cache.ssm] if cache.is_hybrid else [])]
-        assert cache.row_bytes(64) * 3 == sum(part.numel() * part.element_size() for part in parts)
+        assert row_bytes(config, torch.float32, 64) * 3 == sum(part.numel() * part.element_size() for part in parts)
 
 
 def test_the_store_keeps_what_was_used_last() -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from oscine.families.audio8.backends.flat import FlatBlock, flat_attention
 from oscine.families.audio8.dense import Attention, Block, attend_directly
-from oscine.families.audio8.flat import FlatBlock, flat_attention
 from oscine.layers.norm import StepNorm, rms_norm
-from oscine.layers.rope import rope_table, rotate_interleaved, spread_interleaved, turn_pairs
+from oscine.layers.rope import apply_rope_complex, rope_table, rotate_interleaved, spread_interleaved
 from oscine.runtime.sampling import pick, rank, truncation
 
 
@@ -40,8 +40,8 @@ def test_a_flat_block_equals_the_block(time: int, qk_norm: bool, bias: bool) -> 
         keys, values = torch.unflatten(kv, 0, (3, time)).transpose(1, 2).chunk(2, dim=1)
         return flat_attention(q, keys, values, None)
 
-    turns = torch.view_as_complex(rope_table(torch.arange(time), 16, 1e4)).unsqueeze(1).repeat(3, 1, 1)
-    result = FlatBlock.of(block)(x.flatten(0, 1), turns, attend, 7)
+    rope = torch.view_as_complex(rope_table(torch.arange(time), 16, 1e4)).unsqueeze(1).repeat(3, 1, 1)
+    result = FlatBlock.of(block)(x.flatten(0, 1), rope, attend, 7)
     assert torch.allclose(result.view_as(x), expected, atol=1e-6)
     assert (result.view_as(x) - x).abs().mean() > 0.05
 
@@ -78,11 +78,11 @@ def test_the_norm_of_a_step_is_the_norm_to_the_last_bits_and_a_row_has_its_own(r
 def test_pairs_turn_as_by_the_formula_and_a_row_has_its_own_bits(rows: int, heads: int, half: int, seed: int) -> None:
     x = torch.randn(rows, heads + 2, 2 * half, generator=torch.Generator().manual_seed(seed))[:, :heads]
     table = rope_table(torch.arange(seed, seed + rows), 2 * half, 1e4)
-    turns = torch.view_as_complex(table).unsqueeze(1)
-    result = turn_pairs(x, turns)
+    rope = torch.view_as_complex(table).unsqueeze(1)
+    result = apply_rope_complex(x, rope)
     torch.testing.assert_close(result, rotate_interleaved(x[None], table)[0], rtol=1e-6, atol=1e-6)
     for row in {0, rows // 2, rows - 1}:
-        assert torch.equal(turn_pairs(x[row : row + 1].clone(), turns[row : row + 1]), result[row : row + 1])
+        assert torch.equal(apply_rope_complex(x[row : row + 1].clone(), rope[row : row + 1]), result[row : row + 1])
 
 
 @settings(max_examples=40, deadline=None)

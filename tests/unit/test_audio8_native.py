@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from oscine.families.audio8 import native
+from oscine.families.audio8.backends import native
+from oscine.families.audio8.backends.native import native_backend, num_weights
+from oscine.families.audio8.backends.protocol import Backend, SamplingRows, noise_size
 from oscine.families.audio8.cache import SlowCache
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.frame import FrameDrawer, SamplingRows, noise_size
-from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.native import LIBRARIES, native_steps, num_weights, open_library
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.steps import Audio8StepModel
+from oscine.kernels.compiled import LIBRARIES, open_library
 from oscine.runtime.sampling import Truncation, truncation
-from tests.audio8_toys import MIDDLE, TINY, lm_config, needs_native, random_job, random_lm
+from tests.audio8_toys import MIDDLE, TINY, lm_config, needs_native, random_backend, random_job, random_lm
 
 pytestmark = needs_native
 
@@ -53,13 +55,16 @@ def libraries() -> list[str]:
     return [suffix for suffix in suffixes if (folder / f"libnative{suffix}.so").is_file()]
 
 
-def run(model: DualAR, rows: int = 5, prompt: int = 11) -> tuple[Tensor, Tensor]:
+def library_of(suffix: str) -> ctypes.CDLL | None:
+    return open_library(native.STEM, suffix, native.INTERFACE)
+
+
+def run(backend: Backend, rows: int = 5, prompt: int = 11) -> tuple[Tensor, Tensor]:
     """Hidden states of a prompt in one row, then of one column in each of several: [1 + rows, dim], twice."""
-    config = model.config
+    config, advance = backend.model.config, backend.advance
     generator = torch.Generator().manual_seed(1)
     cache = SlowCache(config, dtype=torch.float32, device="cpu")
     cache.ensure(rows + 2, 64)
-    advance = model.native.advance if model.native else model.advance
     text = torch.zeros(1, config.num_codebooks + 1, prompt, dtype=torch.long)
     text[:, 0] = torch.randint(4, config.semantic_begin_id, (prompt,), generator=generator)
     first = advance(text, torch.arange(prompt)[None], cache, slice(2, 3), 64)
@@ -83,7 +88,7 @@ def sampling_rows(config: LMConfig, rows: int, seed: int, *, greedy: bool = Fals
     noise[:, ::50] = 0
     window = torch.arange(config.ras_window_size) * 3 % size
     return SamplingRows(
-        cut=None if greedy else normal,
+        normal=None if greedy else normal,
         high=None if greedy else high,
         ras=torch.arange(rows) % 3 > 0,
         recent=window.expand(rows, -1).contiguous(),
@@ -95,16 +100,15 @@ def sampling_rows(config: LMConfig, rows: int, seed: int, *, greedy: bool = Fals
 @pytest.mark.parametrize("half", [False, True])
 @torch.inference_mode()
 def test_states_and_frames_are_those_of_the_simple_path(config: LMConfig, half: bool) -> None:
-    simple, compiled = (random_lm(config, half=half, native=native) for native in (False, True))
-    assert compiled.native is not None
+    simple, compiled = (random_backend(config, kind, half=half) for kind in ("eager", "native"))
     expected = run(simple)
     for mine, theirs in zip(run(compiled), expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=2e-5, atol=2e-5)
     final, hidden = (state.repeat(4, 1) for state in expected)
     for seed in range(6):
         rows = sampling_rows(config, final.shape[0], seed, greedy=seed == 5)
-        drawn = compiled.native.draw(final, hidden, rows)
-        assert torch.equal(drawn, FrameDrawer(simple)(final, hidden, rows))
+        drawn = compiled.draw(final, hidden, rows)
+        assert torch.equal(drawn, simple.draw(final, hidden, rows))
 
 
 @pytest.mark.parametrize("suffix", libraries())
@@ -112,25 +116,21 @@ def test_states_and_frames_are_those_of_the_simple_path(config: LMConfig, half: 
 @torch.inference_mode()
 def test_every_library_agrees(suffix: str, half: bool) -> None:
     config = lm_config(MIDDLE)
-    compiled = random_lm.__wrapped__(config, half=half, native=True)
-    assert compiled.native is not None
-    compiled.native._library = open_library(suffix)
-    expected = run(random_lm(config, half=half))
+    simple, compiled = random_backend(config, half=half), random_backend.__wrapped__(config, "native", half=half)
+    compiled._library = library_of(suffix)
+    expected = run(simple)
     for mine, theirs in zip(run(compiled), expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=2e-5, atol=2e-5)
     final, hidden = (state.repeat(2, 1) for state in expected)
     rows = sampling_rows(config, final.shape[0], 0)
-    assert torch.equal(
-        compiled.native.draw(final, hidden, rows), FrameDrawer(random_lm(config, half=half))(final, hidden, rows)
-    )
+    assert torch.equal(compiled.draw(final, hidden, rows), simple.draw(final, hidden, rows))
 
 
 @pytest.mark.parametrize("half", [False, True])
 @torch.inference_mode()
 def test_a_row_is_the_same_bits_in_any_company(config: LMConfig, half: bool) -> None:
-    steps = random_lm(config, half=half, native=True).native
-    assert steps is not None
-    final, hidden = (state.repeat(3, 1) for state in run(random_lm(config)))
+    steps = random_backend(config, "native", half=half)
+    final, hidden = (state.repeat(3, 1) for state in run(random_backend(config)))
     rows = sampling_rows(config, 18, 0)
     together = steps.draw(final, hidden, rows)
     generator = torch.Generator().manual_seed(3)
@@ -149,14 +149,14 @@ def test_a_row_is_the_same_bits_in_any_company(config: LMConfig, half: bool) -> 
 
 def rows_of(rows: SamplingRows, part: slice) -> SamplingRows:
     """Some of the rows, each as it was."""
-    cut, high = (
+    normal, high = (
         Truncation(limit=c.limit[part], temperature=c.temperature.expand(18, 1)[part].contiguous())
-        for c in (rows.cut, rows.high)
+        for c in (rows.normal, rows.high)
         if c
     )
     allowed = rows.end_allowed
     return SamplingRows(
-        cut=cut,
+        normal=normal,
         high=high,
         ras=rows.ras[part],
         recent=rows.recent[part],
@@ -168,8 +168,7 @@ def rows_of(rows: SamplingRows, part: slice) -> SamplingRows:
 @torch.inference_mode()
 def test_a_prompt_in_pieces_is_the_prompt_in_one() -> None:
     config = lm_config(MIDDLE)
-    steps = random_lm(config, native=True).native
-    assert steps is not None
+    steps = random_backend(config, "native")
     generator = torch.Generator().manual_seed(5)
     text = torch.zeros(1, config.num_codebooks + 1, 300, dtype=torch.long)
     text[:, 0] = torch.randint(4, config.semantic_begin_id, (300,), generator=generator)
@@ -186,8 +185,8 @@ def test_a_prompt_in_pieces_is_the_prompt_in_one() -> None:
 def test_whole_jobs_get_the_frames_of_the_simple_path(config: LMConfig) -> None:
     kinds = [Sampling(do_sample=False), Sampling(temperature=1.2, top_k=0, top_p=1.0), Sampling(temperature=0.5)]
     jobs = [[random_job(config, i, sampling=kinds[i % 3], min_new_frames=9) for i in range(5)] for _ in range(2)]
-    for own, compiled in zip(jobs, (False, True), strict=True):
-        steps = Audio8StepModel(random_lm(config, native=compiled))
+    for own, kind in zip(jobs, ("eager", "native"), strict=True):
+        steps = Audio8StepModel(random_backend(config, kind))
         for job in own:
             steps.admit(job)
             job.frames.extend(steps.step([job])[0].frames)
@@ -206,14 +205,13 @@ def test_whole_jobs_get_the_frames_of_the_simple_path(config: LMConfig) -> None:
 @torch.inference_mode()
 def test_what_is_not_finite_is_told_for_its_row_alone() -> None:
     config = lm_config(TINY)
-    model = random_lm(config, native=True)
-    assert model.native is not None
-    final, hidden = run(random_lm(config))
+    steps = random_backend(config, "native")
+    final, hidden = run(random_backend(config))
     for broken, value in ((final, float("nan")), (hidden, float("inf")), (hidden, float("nan"))):
         kept = broken[2].clone()
         broken[2] = value
         for seed in (0, 1, 5):
-            drawn = model.native.draw(final, hidden, sampling_rows(config, 6, seed, greedy=seed == 5))
+            drawn = steps.draw(final, hidden, sampling_rows(config, 6, seed, greedy=seed == 5))
             assert drawn[:, 0].tolist() == [1, 1, 0, 1, 1, 1]
             assert int(drawn[:, 2:].min()) >= 0
             assert int(drawn[:, 2:].max()) < config.codebook_size
@@ -225,8 +223,7 @@ def test_what_is_not_finite_is_told_for_its_row_alone() -> None:
 )
 def test_ids_and_positions_out_of_range_are_refused(place: tuple[int, int] | str, value: int) -> None:
     config = lm_config(TINY)
-    steps = random_lm(config, native=True).native
-    assert steps is not None
+    steps = random_backend(config, "native")
     cache = SlowCache(config, dtype=torch.float32, device="cpu")
     cache.ensure(3, 64)
     columns, positions = torch.zeros(3, config.num_codebooks + 1, 1, dtype=torch.long), torch.zeros(3, 1).long()
@@ -239,23 +236,36 @@ def test_ids_and_positions_out_of_range_are_refused(place: tuple[int, int] | str
 
 
 def test_only_small_dense_float32_models_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert native_steps(random_lm(lm_config(TINY))) is not None
-    assert native_steps(random_lm(lm_config(TINY, hybrid=True))) is None
-    assert native_steps(random_lm(lm_config(TINY), dtype=torch.bfloat16)) is None
+    assert native_backend(random_lm(lm_config(TINY))) is not None
+    assert native_backend(random_lm(lm_config(TINY, hybrid=True))) is None
+    assert native_backend(random_lm(lm_config(TINY), dtype=torch.bfloat16)) is None
     products = sum(m.weight.numel() for m in random_lm(lm_config(TINY)).modules() if isinstance(m, torch.nn.Linear))
     projection = TINY["dim"] * TINY["fast_dim"]
     assert num_weights(lm_config(TINY)) == products - projection + TINY["codebook_size"] * TINY["dim"]
     monkeypatch.setattr(native, "MAX_WEIGHTS", num_weights(lm_config(TINY)) - 1)
-    assert native_steps(random_lm(lm_config(TINY))) is None
+    assert native_backend(random_lm(lm_config(TINY))) is None
 
 
 def test_a_library_of_another_version_stays_unused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
-    assert not any(map(open_library, LIBRARIES["AVX512"]))
-    assert open_library("_of_no_processor") is None
+    monkeypatch.setattr(native, "INTERFACE", replace(native.INTERFACE, number=native.INTERFACE.number + 1))
+    assert not any(map(library_of, LIBRARIES["AVX512"]))
+    assert library_of("_of_no_processor") is None
+
+
+@pytest.mark.parametrize("struct", [name for name, _ in native.INTERFACE.structs])
+def test_a_library_with_other_structs_stays_unused(struct: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two fields in the other order, of the same size where there are such, and one that is missing."""
+    interface, mirrors = native.INTERFACE, dict(native.INTERFACE.structs)
+    fields = list(mirrors[struct]._fields_)
+    swapped = [*fields[:-2], fields[-1], fields[-2]]
+    for changed in (swapped, fields[:-1], [*fields, ("extra", ctypes.c_int64)]):
+        other = type(struct, (ctypes.Structure,), {"_fields_": changed})
+        structs = tuple((mirrors | {struct: other}).items())
+        monkeypatch.setattr(native, "INTERFACE", replace(interface, structs=structs))
+        assert not any(map(library_of, LIBRARIES["AVX512"]))
 
 
 def test_the_environment_can_leave_them_out() -> None:
-    code = "from oscine.families.audio8.native import load_library; print(load_library())"
+    code = "from oscine.families.audio8.backends.native import load_library; print(load_library())"
     environment = {**os.environ, "OSCINE_NATIVE": "0"}
     assert subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True).stdout == b"None\n"

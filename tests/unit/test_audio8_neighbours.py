@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from oscine.families.audio8.backends.eager import EagerBackend
+from oscine.families.audio8.backends.protocol import Backend
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.steps import Audio8StepModel
-from oscine.layers.exact import ExactRule, fixed_rule
+from oscine.runtime.exact import ExactRule, fixed_rule
 from oscine.types import Job
-from tests.audio8_toys import MIDDLE, lm_config, needs_native, random_job, random_lm
+from tests.audio8_toys import MIDDLE, lm_config, needs_native, random_backend, random_job
 
 FRAMES = 8
 
@@ -25,12 +26,12 @@ class Recorder(Audio8StepModel):
     def _emit(self, slots, first, final, fast_hidden):  # type: ignore[no-untyped-def]
         for index, slot in enumerate(slots):
             self.seen.setdefault(slot.job.id, []).append(torch.cat([final[index], fast_hidden[index]]).clone())
-            if self.model.native is None:  # compiled steps keep their logits to themselves
-                self.logits.setdefault(slot.job.id, []).append(self.model.compact_logits(final)[index].clone())
+            if isinstance(self.backend, EagerBackend):  # compiled steps keep their logits to themselves
+                self.logits.setdefault(slot.job.id, []).append(self.backend.compact_logits(final)[index].clone())
         return super()._emit(slots, first, final, fast_hidden)
 
-    def __init__(self, model: DualAR, rule: ExactRule | None = None) -> None:
-        super().__init__(model, rule=rule)
+    def __init__(self, backend: Backend, rule: ExactRule | None = None) -> None:
+        super().__init__(backend, rule=rule)
         self.seen: dict[str, list[Tensor]] = {}
         self.logits: dict[str, list[Tensor]] = {}
 
@@ -111,21 +112,22 @@ def make_job(config: LMConfig, seed: int) -> Job:
     return random_job(config, seed, sampling=sampling, num_text=lengths[seed % 4], min_new_frames=FRAMES)
 
 
-def alone(model: DualAR, count: int, rule: ExactRule | None = None) -> tuple[list[Job], Recorder]:
-    steps = Recorder(model, rule)
-    jobs = [make_job(model.config, seed) for seed in range(count)]
+def alone(backend: Backend, count: int, rule: ExactRule | None = None) -> tuple[list[Job], Recorder]:
+    steps = Recorder(backend, rule)
+    jobs = [make_job(backend.model.config, seed) for seed in range(count)]
     for job in jobs:
         together(steps, [job])
     return jobs, steps
 
 
-Reference = tuple[DualAR, list[Job], Recorder]
+Reference = tuple[Backend, list[Job], Recorder]
 
 
 @pytest.fixture(scope="module", params=["dense", "hybrid", pytest.param("native", marks=needs_native)])
 def reference(request: pytest.FixtureRequest) -> Reference:
-    model = random_lm(lm_config(MIDDLE, hybrid=request.param == "hybrid"), native=request.param == "native")
-    return (model, *alone(model, 17))
+    kind = "native" if request.param == "native" else "eager"
+    backend = random_backend(lm_config(MIDDLE, hybrid=request.param == "hybrid"), kind)
+    return (backend, *alone(backend, 17))
 
 
 def assert_same(steps: Recorder, jobs: Sequence[Job], expected: Sequence[Job], alone: Recorder) -> None:
@@ -139,18 +141,18 @@ def assert_same(steps: Recorder, jobs: Sequence[Job], expected: Sequence[Job], a
 
 @pytest.mark.parametrize("count", [2, 4, 8, 17])
 def test_a_job_is_the_same_in_any_batch(reference: Reference, count: int) -> None:
-    model, expected, alone_steps = reference
-    steps = Recorder(model, alone_steps.rule)
-    jobs = [make_job(model.config, seed) for seed in range(count)]
+    backend, expected, alone_steps = reference
+    steps = Recorder(backend, alone_steps.rule)
+    jobs = [make_job(backend.model.config, seed) for seed in range(count)]
     together(steps, jobs)
     assert_same(steps, jobs, expected, alone_steps)
 
 
 @pytest.mark.parametrize("schedule", [joining_and_leaving, with_others_cancelled, in_halves])
 def test_a_job_is_the_same_whoever_comes_and_goes(reference: Reference, schedule: Schedule) -> None:
-    model, expected, alone_steps = reference
-    steps = Recorder(model, alone_steps.rule)
-    jobs = [make_job(model.config, seed) for seed in range(6)]
+    backend, expected, alone_steps = reference
+    steps = Recorder(backend, alone_steps.rule)
+    jobs = [make_job(backend.model.config, seed) for seed in range(6)]
     schedule(steps, jobs)
     assert_same(steps, jobs, expected, alone_steps)
     assert steps._table.active == []
@@ -158,20 +160,20 @@ def test_a_job_is_the_same_whoever_comes_and_goes(reference: Reference, schedule
 
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_the_fixed_shape_rule_keeps_the_promise_too(hybrid: bool) -> None:
-    model = random_lm(lm_config(MIDDLE, hybrid=hybrid))
-    rule = fixed_rule(slots=4, capacity=model.config.max_seq_len, reason="a test")
-    expected, alone_steps = alone(model, 3, rule)
-    steps = Recorder(model, rule)
-    jobs = [make_job(model.config, seed) for seed in range(3)]
+    backend = random_backend(lm_config(MIDDLE, hybrid=hybrid))
+    rule = fixed_rule(slots=4, capacity=backend.model.config.max_seq_len, reason="a test")
+    expected, alone_steps = alone(backend, 3, rule)
+    steps = Recorder(backend, rule)
+    jobs = [make_job(backend.model.config, seed) for seed in range(3)]
     in_halves(steps, jobs)
     assert_same(steps, jobs, expected, alone_steps)
 
 
 def test_a_neighbour_that_breaks_harms_nobody(reference: Reference) -> None:
     """A job whose state turns to NaN fails alone, and leaves nothing behind in the row it had."""
-    model, expected, alone_steps = reference
-    steps = Recorder(model, alone_steps.rule)
-    good, bad, later = make_job(model.config, 1), make_job(model.config, 50), make_job(model.config, 2)
+    backend, expected, alone_steps = reference
+    steps = Recorder(backend, alone_steps.rule)
+    good, bad, later = (make_job(backend.model.config, seed) for seed in (1, 50, 2))
     for job in (good, bad):
         steps.admit(job)
     advance(steps, [good, bad])

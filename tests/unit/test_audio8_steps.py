@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from oscine.errors import BadAudio, GenerationError, InputTooLong, InvalidRequest, UnsupportedFeature
+from oscine.families.audio8.backends.eager import EagerBackend
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.prompt import PromptIds
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.slots import Audio8Inputs
-from oscine.families.audio8.steps import Audio8StepModel
+from oscine.families.audio8.steps import Audio8StepModel, job_bytes
 from oscine.types import AudioInput, Job, StepOut
-from tests.audio8_toys import TINY, lm_config, random_job, random_lm
+from tests.audio8_toys import TINY, lm_config, random_backend, random_job, random_lm
 
 GREEDY = Sampling(do_sample=False)
 
@@ -30,7 +31,7 @@ def config(request: pytest.FixtureRequest) -> LMConfig:
 
 @pytest.fixture
 def steps(config: LMConfig) -> Audio8StepModel:
-    return Audio8StepModel(random_lm(config))
+    return Audio8StepModel(random_backend(config))
 
 
 def take(steps: Audio8StepModel, job: Job, count: int) -> list[StepOut]:
@@ -112,7 +113,7 @@ def test_restoring_the_start_runs_the_prompt_again(steps: Audio8StepModel, confi
 
 
 def test_a_kept_prefix_gives_the_same_bits(config: LMConfig) -> None:
-    steps, without = (Audio8StepModel(random_lm(config), prefix_store_bytes=n) for n in (2**20, 0))
+    steps, without = (Audio8StepModel(random_backend(config), prefix_store_bytes=n) for n in (2**20, 0))
     jobs = [random_job(config, 20, num_reference=9, num_text=n, min_new_frames=9) for n in (4, 11)]
     voice = jobs[0].inputs
     jobs[1].inputs = replace(jobs[1].inputs, prompt=replace(jobs[1].inputs.prompt, before=voice.prompt.before))
@@ -139,26 +140,23 @@ def test_a_job_that_continues_another_takes_its_frames(steps: Audio8StepModel, c
 
 def test_end_of_speech_waits_for_the_least_number_of_frames(config: LMConfig) -> None:
     """A model that always ends: at once, or after as many frames as asked for."""
-    model = random_lm(config, seed=77)
-    logits_of = model.compact_logits
-    steps = Audio8StepModel(model)
-    steps.model.compact_logits = lambda final: ends(logits_of(final))  # type: ignore[method-assign]
+    backend = EagerBackend(random_lm(config, seed=77))
+    logits_of = backend.compact_logits
+    steps = Audio8StepModel(backend)
+    backend.compact_logits = lambda final: ends(logits_of(final))  # type: ignore[method-assign]
 
     def ends(logits: torch.Tensor) -> torch.Tensor:
         logits[:, -1] = 1000
         return logits
 
-    try:
-        for least in (0, 1, 3):
-            for sampling in (GREEDY, Sampling()):
-                job = random_job(config, 40, min_new_frames=least, sampling=sampling)
-                steps.admit(job)
-                outs = take(steps, job, least + 1)
-                assert [len(out.frames) for out in outs] == [1] * least + [0]
-                assert [out.finish for out in outs] == [None] * least + ["stop"]
-                steps.release(job)
-    finally:
-        del steps.model.compact_logits
+    for least in (0, 1, 3):
+        for sampling in (GREEDY, Sampling()):
+            job = random_job(config, 40, min_new_frames=least, sampling=sampling)
+            steps.admit(job)
+            outs = take(steps, job, least + 1)
+            assert [len(out.frames) for out in outs] == [1] * least + [0]
+            assert [out.finish for out in outs] == [None] * least + ["stop"]
+            steps.release(job)
 
 
 def test_the_models_length_ends_a_job(steps: Audio8StepModel, config: LMConfig) -> None:
@@ -177,7 +175,7 @@ def test_what_cannot_fit_is_refused_before_any_work(steps: Audio8StepModel, conf
 
 @pytest.mark.parametrize("codes", [np.zeros((2, 3), int), np.zeros((4, 0), int), np.full((4, 2), 32), np.zeros((4, 2))])
 def test_bad_reference_codes(config: LMConfig, codes: np.ndarray) -> None:
-    steps = Audio8StepModel(random_lm(config))
+    steps = Audio8StepModel(random_backend(config))
     job = random_job(config, 52)
     job.inputs = replace(job.inputs, reference=codes)
     with pytest.raises(InvalidRequest, match="reference codes must be integers"):
@@ -206,7 +204,7 @@ def reference_job(config: LMConfig, audio: AudioInput, seed: int = 60) -> Job:
 def test_reference_audio_is_encoded_once(config: LMConfig) -> None:
     torch.manual_seed(0)
     codec = Codec(TINY_CODEC).eval()
-    steps = Audio8StepModel(random_lm(config), codec)
+    steps = Audio8StepModel(random_backend(config), codec)
     samples = np.sin(np.arange(300, dtype=np.float32) / 5)
     audio = AudioInput(samples=samples, sample_rate=44100)
     job = reference_job(config, audio)
@@ -236,7 +234,7 @@ def test_reference_audio_is_encoded_once(config: LMConfig) -> None:
     ],
 )
 def test_audio_that_cannot_be_encoded_fails_its_job_alone(config: LMConfig, audio: AudioInput) -> None:
-    steps = Audio8StepModel(random_lm(config), Codec(TINY_CODEC).eval())
+    steps = Audio8StepModel(random_backend(config), Codec(TINY_CODEC).eval())
     job, good = reference_job(config, audio), random_job(config, 61)
     for each in (job, good):
         steps.admit(each)
@@ -252,9 +250,9 @@ def test_audio_without_a_codec_is_refused(steps: Audio8StepModel, config: LMConf
 
 
 def test_memory_covers_what_the_cache_allocates(config: LMConfig) -> None:
-    steps = Audio8StepModel(random_lm(config))
+    steps = Audio8StepModel(random_backend(config))
     jobs = [random_job(config, 70 + i, max_frames=10_000, min_new_frames=99) for i in range(5)]
-    promised = sum(steps.jobs_memory(10, 50) for _ in jobs)
+    promised = len(jobs) * job_bytes(config, torch.float32, steps.rule, 10)
     for job in jobs:
         steps.admit(job)
         take(steps, job, 1)
@@ -264,14 +262,13 @@ def test_memory_covers_what_the_cache_allocates(config: LMConfig) -> None:
     padding = cache.rows - len(jobs)
     assert padding < max(2, steps.rule.min_rows)
     assert allocated * len(jobs) / cache.rows <= promised
-    assert steps.jobs_memory(10, 50, decoder_bytes=1000) == steps.jobs_memory(10, 50) + 1000
 
 
 def test_half_precision_runs_and_stays_close(config: LMConfig) -> None:
     """bfloat16 has no bit promise; its logits after a prompt are near the float32 ones, and generation works."""
     logits = []
     for dtype in (torch.float32, torch.bfloat16):
-        steps = Audio8StepModel(random_lm(config, dtype=dtype))
+        steps = Audio8StepModel(random_backend(config, dtype=dtype))
         job = random_job(config, 80, min_new_frames=9)
         assert run(steps, job, 4).shape == (4, config.num_codebooks)
         columns = torch.zeros(1, config.num_codebooks + 1, 12, dtype=torch.long)
@@ -279,7 +276,7 @@ def test_half_precision_runs_and_stays_close(config: LMConfig) -> None:
         with torch.inference_mode():
             steps._table.ensure(1, 64)
             steps._table.cache.begin(0)
-            final, _ = steps.model.advance(columns, torch.arange(12)[None], steps._table.cache, slice(0, 1), 64)
-            logits.append(steps.model.compact_logits(final))
+            final, _ = steps.backend.advance(columns, torch.arange(12)[None], steps._table.cache, slice(0, 1), 64)
+            logits.append(steps.backend.compact_logits(final))
     assert logits[1].dtype == torch.float32
     assert float((logits[1] - logits[0]).norm() / logits[0].norm()) < 0.05

@@ -16,7 +16,7 @@ from oscine.families import load_family
 from oscine.families.auk import AuKTransformer
 from oscine.families.auk.family import AuKFamily, load_parts
 from oscine.families.auk.folder import open_folder
-from oscine.layers.rows import MIN_ROWS, RowRule, last_equal, measured_rule
+from oscine.runtime.rows import MIN_ROWS, RowRule, last_equal, measured_rule
 from oscine.types import AudioChunk, AudioInput, Done, Edit, Event, Failed, Job, Request, Samples
 from tests.unit.auk_factory import RELEASED_ARCH, write_released
 

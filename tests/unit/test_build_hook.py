@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import shutil
 import sys
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from oscine.families.audio8.native import INTERFACE
+from oscine.families.audio8.backends.native import INTERFACE
+from oscine.kernels.compiled import open_library
 
 ROOT = Path(__file__).parents[2]
 COMPILERS = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
@@ -33,9 +33,10 @@ def build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def tree(tmp_path: Path, build: ModuleType) -> Path:
-    source = tmp_path / build.SOURCE
-    source.parent.mkdir(parents=True)
-    shutil.copy(ROOT / build.SOURCE, source)
+    for file in (*ROOT.glob(build.SOURCES), *(ROOT / build.HEADERS).glob("*.h")):
+        copy = tmp_path / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
     return tmp_path
 
 
@@ -51,9 +52,9 @@ def test_the_libraries_are_made_beside_the_source(build: ModuleType, tree: Path)
     assert data["pure_python"] is False
     assert data["tag"].startswith("py3-none-")
     assert not set(data["tag"]) & set(". ")
-    assert "src/oscine/families/audio8/libnative.so" in data["artifacts"]
-    for name in data["artifacts"]:
-        assert ctypes.CDLL(str(tree / name)).interface() == INTERFACE
+    assert "src/oscine/families/audio8/backends/libnative.so" in data["artifacts"]
+    stem = tree / "src/oscine/families/audio8/backends/libnative"
+    assert open_library(stem, "", INTERFACE) is not None
 
 
 def test_without_a_compiler_nothing_is_made(build: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

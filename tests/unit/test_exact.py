@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscine.layers import exact
-from oscine.layers.exact import ExactRule, check_exact, fixed_rule, in_rows
+from oscine.kernels.vector import pad_to_vector_width
+from oscine.runtime import exact
+from oscine.runtime.exact import ExactRule, check_exact, fixed_rule
 
 
 @given(width=st.integers(1, 3000))
@@ -90,6 +91,6 @@ def test_an_accelerator_is_promised_nothing() -> None:
 def test_elementwise_functions_do_not_see_the_place_of_a_row(width: int, rows: int, seed: int) -> None:
     x = torch.randn(1, width, generator=torch.Generator().manual_seed(seed))
     for function in (torch.exp, F.silu, F.softplus):
-        batch = in_rows(function, x.repeat(rows, 1))
-        assert torch.equal(batch, in_rows(function, x).expand(rows, -1))
+        batch = pad_to_vector_width(function, x.repeat(rows, 1))
+        assert torch.equal(batch, pad_to_vector_width(function, x).expand(rows, -1))
         assert torch.allclose(batch, function(x).expand(rows, -1), rtol=1e-6, atol=1e-7)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from oscine.errors import UnsupportedFeature
-from oscine.layers import int8
-from oscine.layers.int8 import Int8Linear, hold_int8, product, quantized, require_whole_products, widened_product
+from oscine.kernels import int8
+from oscine.kernels.int8 import Int8Linear, product, quantized, require_whole_products, to_int8_weights, widened_product
 
 
 def matrix_and_rows(num_in: int, num_out: int, rows: int) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def test_nothing_leaks_from_a_row_of_nan() -> None:
 
 def test_layers_are_replaced_but_for_those_with_a_bias() -> None:
     module = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Sequential(nn.Linear(8, 4, bias=False)), nn.Linear(4, 4))
-    hold_int8(module)
+    to_int8_weights(module)
     kinds = [type(layer) for layer in module.modules() if not list(layer.children())]
     assert kinds == [Int8Linear, Int8Linear, nn.Linear]
     assert {name: tuple(value.shape) for name, value in module.state_dict().items() if "scale" in name} == {

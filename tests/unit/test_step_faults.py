@@ -19,7 +19,7 @@ from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.sampling import Sampling, draw
 from oscine.families.audio8.steps import Audio8StepModel
 from oscine.types import Done, Event, Failed, Job, Request, Samples, StepOut
-from tests.audio8_toys import TINY, lm_config, needs_native, random_job, random_lm
+from tests.audio8_toys import TINY, lm_config, needs_native, random_backend, random_job
 from tests.toys import ToyAR, ToyFamily
 from tests.unit import test_auk_neighbours as auk
 from tests.unit.audex_models import dense_family, hybrid_family
@@ -169,20 +169,20 @@ def step(steps: Audio8StepModel, jobs: Sequence[Job]) -> list[StepOut]:
 
 
 @pytest.mark.parametrize("kind", ["dense", "hybrid", pytest.param("native", marks=needs_native)])
-@pytest.mark.parametrize("where", ["_run", "_draw"])
-def test_a_broken_step_of_audio8_fails_one_job_alone(kind: str, where: str) -> None:
+@pytest.mark.parametrize("where", ["advance", "draw"])
+def test_a_broken_step_of_audio8_fails_one_job_alone(kind: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call breaks when its work is done: positions, states and noise are put back before the jobs go on alone."""
     config = lm_config(TINY, hybrid=kind == "hybrid")
-    model = random_lm(config, native=kind == "native")
+    backend = random_backend(config, "native" if kind == "native" else "eager")
     # 18 jobs are two calls where the rule allows 15 rows
     jobs = [random_job(config, n, num_text=9, num_reference=4, min_new_frames=99) for n in range(18)]
-    expected = {job.id: audio8_frames(Audio8StepModel(model), [job], 6)[job.id] for job in jobs}
-    steps = Audio8StepModel(model)
-    original, sizes = getattr(steps, where), []
+    expected = {job.id: audio8_frames(Audio8StepModel(backend), [job], 6)[job.id] for job in jobs}
+    steps = Audio8StepModel(backend)
+    original, sizes = getattr(backend, where), []
 
     def broken(*args: Any) -> Any:
         result = original(*args)
-        rows = args[3] if where == "_run" else None
+        rows = args[3] if where == "advance" else None
         slot = steps._slots.get(jobs[FAILING])
         if slot and slot.emitted == 3 and slot.row is not None:
             first = rows.start if rows else steps_first[-1]
@@ -200,7 +200,7 @@ def test_a_broken_step_of_audio8_fails_one_job_alone(kind: str, where: str) -> N
         return advance(slots, first)
 
     steps._advance = noting  # type: ignore[method-assign]
-    setattr(steps, where, broken)
+    monkeypatch.setattr(backend, where, broken)
     heard = audio8_frames(steps, jobs, 6)
     failed = heard.pop(jobs[FAILING].id)
     assert "row is broken" in str(failed[-1].error)

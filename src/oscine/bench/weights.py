@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from oscine.layers.int8 import LARGEST, Int8Linear
-from oscine.layers.wide import widen_products
+from oscine.kernels.int8 import LARGEST, Int8Linear
+from oscine.kernels.upcast_linear import to_upcast_linear
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -41,7 +41,7 @@ def filled(
             continue
         spread = 4 / LARGEST * owner.weight.shape[1] ** -0.5 if isinstance(owner, Int8Linear) else 0.1
         owner._buffers[leaf] = torch.full(buffer.shape, spread, device=device)
-    widen_products(module)  # as a loader does
+    to_upcast_linear(module)  # as a loader does
     return module.eval()
 
 

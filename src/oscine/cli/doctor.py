@@ -57,7 +57,7 @@ def _machine() -> dict[str, Any]:
     import torch
 
     import oscine
-    from oscine.families.audio8.native import load_library
+    from oscine.families.audio8.backends.native import load_library
 
     cuda = torch.cuda.is_available()
     return {
@@ -92,7 +92,7 @@ def _exactness() -> dict[str, Any]:
     """The rule under which a request's audio does not depend on its neighbours, as this machine allows it."""
     import torch
 
-    from oscine.layers.exact import check_exact
+    from oscine.runtime.exact import check_exact
 
     rule = check_exact("cuda" if torch.cuda.is_available() else "cpu", torch.float32)
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.layers.exact import in_rows
+from oscine.kernels.vector import pad_to_vector_width
 
 
 class SwiGLU(nn.Module):
@@ -19,5 +19,5 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., dim] → same shape."""
-        out: Tensor = self.w2(in_rows(F.silu, self.w1(x)) * self.w3(x))
+        out: Tensor = self.w2(pad_to_vector_width(F.silu, self.w1(x)) * self.w3(x))
         return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oscine.layers.exact import VECTOR_LOOP
+from oscine.kernels.vector import VECTOR_LOOP
 
 
 def rope_table(positions: Tensor, head_dim: int, base: float, *, round_to: torch.dtype | None = None) -> Tensor:
@@ -46,17 +46,17 @@ def turn_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (wide * cos + partners * sin).to(x.dtype)
 
 
-def turn_pairs(x: Tensor, turns: Tensor) -> Tensor:
+def apply_rope_complex(x: Tensor, rope: Tensor) -> Tensor:
     """`turn_interleaved` in fewer calls: as a product of complex numbers, where a row's bits are then its own.
 
-    x [..., head, head_dim], turns complex64 [..., 1, head_dim / 2], a `rope_table` seen as complex numbers.
+    x [..., head, head_dim], rope complex64 [..., 1, head_dim / 2], a `rope_table` seen as complex numbers.
     """
     wide = x if x.dtype == torch.float32 else x.float()
     pairs = wide.view(*x.shape[:-1], -1, 2)
     if x.shape[-1] % VECTOR_LOOP == 0:
-        turned = torch.view_as_real(torch.view_as_complex(pairs) * turns)
+        turned = torch.view_as_real(torch.view_as_complex(pairs) * rope)
     else:
-        (a, b), cos, sin = pairs.unbind(-1), turns.real, turns.imag
+        (a, b), cos, sin = pairs.unbind(-1), rope.real, rope.imag
         turned = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1)
     turned = turned.view(x.shape)
     return turned if x.dtype == torch.float32 else turned.to(x.dtype)

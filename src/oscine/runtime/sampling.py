@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oscine.layers.exact import in_rows
+from oscine.kernels.vector import pad_to_vector_width
 
 SAMPLING_EPS = 1e-05
 """A temperature below this means: take the best candidate."""
@@ -104,7 +104,7 @@ def gumbel_argmax(scores: Tensor, uniform: Tensor) -> Tensor:
 
     A zero in `uniform` counts as the smallest normal number. The sign of log(u) is left as it is, so the least wins.
     """
-    logs = in_rows(torch.log, uniform.clamp_min(torch.finfo(scores.dtype).tiny))
+    logs = pad_to_vector_width(torch.log, uniform.clamp_min(torch.finfo(scores.dtype).tiny))
     return (scores.softmax(dim=-1) / logs).argmin(dim=-1)
 
 

@@ -28,8 +28,8 @@ from oscine.families.audex.spec import PARTS
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import XCodecDecoder
-from oscine.layers.exact import ExactRule
-from oscine.layers.int8 import hold_int8
+from oscine.kernels.int8 import to_int8_weights
+from oscine.runtime.exact import ExactRule
 from oscine.types import Job
 
 PROMPT_TOKENS = 120
@@ -222,7 +222,7 @@ def from_random(
     def language_model() -> DenseLM:
         lm = DenseLM(config)
         if dtype == torch.int8:
-            hold_int8(lm)
+            to_int8_weights(lm)
         return lm
 
     def norms(name: str) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from oscine.families.audex.config import DenseConfig
 from oscine.families.audex.lanes import Call, Decode, Lane, LaneKV, Prefill
-from oscine.layers.int8 import Int8Linear, Matrix, product
+from oscine.kernels.int8 import Int8Linear, Matrix, product
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_half_split
 

@@ -28,8 +28,8 @@ from oscine.families.audex.prompt import (
 from oscine.families.audex.sampling import Sampling
 from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import MAX_FRAMES
-from oscine.layers.exact import ExactRule, check_exact
 from oscine.options import supported_options
+from oscine.runtime.exact import ExactRule, check_exact
 from oscine.seeds import derive_seed, fresh_seed
 from oscine.text.split import plan_pieces, speech_weight
 from oscine.types import AudioInput, Capabilities, Decoder, Guard, Job, Plan, Request, Task, Voice

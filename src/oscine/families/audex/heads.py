@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oscine.layers.int8 import Matrix, product
+from oscine.kernels.int8 import Matrix, product
 
 MIN_RUN = 64
 """Fewest rows of a product: a narrow one takes a kernel whose sums depend on how many jobs there are."""

@@ -43,8 +43,8 @@ from oscine.families.audex.weights import (
     xcodec_tensors,
 )
 from oscine.families.audex.xcodec import XCodecDecoder
-from oscine.layers.int8 import hold_int8, require_whole_products
-from oscine.layers.wide import widen_products
+from oscine.kernels.int8 import require_whole_products, to_int8_weights
+from oscine.kernels.upcast_linear import to_upcast_linear
 
 logger = logging.getLogger(__name__)
 
@@ -143,12 +143,12 @@ def load_lm(config: LMConfig, shards: Mapping[str, Path], *, device: torch.devic
     with torch.device("meta"):
         lm = DenseLM(config) if isinstance(config, DenseConfig) else HybridLM(config)
         if int8:
-            hold_int8(lm)
+            to_int8_weights(lm)
     source = str(next(iter(shards.values()), Path()).parent)
     tensors = as_int8(read_shards(shards)) if int8 else read_shards(shards)
     dtypes = lm_dtypes(wide_dtype(dtype, device))
     load_strict(lm, tensors, dtype=dtypes, device=device, source=source, rules=LM_RULES)
-    widen_products(lm)
+    to_upcast_linear(lm)
     return lm.eval()
 
 
@@ -187,7 +187,7 @@ def load_tower(
     with torch.device("meta"):
         tower = AudioTower(audio, text_dim)
     load_strict(tower, read_shards(audio_keys(shards)), dtype=dtype, device=device, source=str(folder))
-    widen_products(tower)
+    to_upcast_linear(tower)
     return tower.eval()
 
 

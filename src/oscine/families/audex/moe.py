@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from oscine.families.audex.config import HybridConfig
 from oscine.families.audex.dense import SquaredReluMLP
 from oscine.families.audex.lanes import Call, Decode
-from oscine.layers.exact import in_rows
+from oscine.kernels.vector import pad_to_vector_width
 
 
 class Router(nn.Module):
@@ -28,7 +28,7 @@ class Router(nn.Module):
         """
         config = self.config
         products = nn.functional.linear(x.float(), self.weight.float())
-        scores = in_rows(torch.sigmoid, products)
+        scores = pad_to_vector_width(torch.sigmoid, products)
         choice = scores + self.e_score_correction_bias.float()
         if config.topk_group < config.n_group:
             groups = torch.unflatten(choice, -1, (config.n_group, -1))

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audex.lanes import LaneKV
-from oscine.layers.exact import ExactRule, check_exact
 from oscine.layers.rope import rope_table
-from oscine.layers.rows import MIN_ROWS, RowRule, measured_rule
+from oscine.runtime.exact import ExactRule, check_exact
+from oscine.runtime.rows import MIN_ROWS, RowRule, measured_rule
 
 ROPE_BASE = 10000.0
 PROBED_ROWS = (MIN_ROWS, 17, 25, 50, 96, 160, 256)

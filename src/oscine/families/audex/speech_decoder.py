@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from oscine.families.audex.codec_config import SpeechDecoderConfig
 from oscine.families.audex.lanes import LaneKV
 from oscine.families.audex.speech_batch import FrameCall, FrameRule, Stretch, measured_frame_rule
-from oscine.layers.exact import in_rows
+from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.rope import rotate_interleaved
-from oscine.layers.rows import MIN_ROWS
+from oscine.runtime.rows import MIN_ROWS
 
 NORM_EPS = 1e-6
 FIRST_CAPACITY = 64
@@ -80,7 +80,7 @@ class DecoderMLP(nn.Module):
 
     def forward(self, x: Tensor, call: FrameCall) -> Tensor:
         """x [1, row, dim] → same shape."""
-        return call.product(self.fc2, in_rows(F.silu, call.product(self.fc1, x)))
+        return call.product(self.fc2, pad_to_vector_width(F.silu, call.product(self.fc1, x)))
 
 
 class DecoderBlock(nn.Module):
@@ -134,7 +134,7 @@ class WaveHead(nn.Module):
     def forward(self, x: Tensor, call: FrameCall | None = None) -> Tensor:
         """x [batch, time, dim] → [batch, time * hop_length]; the product in the sizes of `call`, if there is one."""
         rows = call.product(self.proj, x) if call else self.proj(x)
-        return in_rows(torch.tanh, rows).flatten(1)
+        return pad_to_vector_width(torch.tanh, rows).flatten(1)
 
 
 class DecoderModule(nn.Module):

@@ -22,7 +22,7 @@ from oscine.families.audex.lanes import Lane, LaneSnapshot
 from oscine.families.audex.loading import AudexModel
 from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS, PhaseTable
 from oscine.families.audex.sampling import blend, draw
-from oscine.layers.exact import ExactRule
+from oscine.runtime.exact import ExactRule
 from oscine.runtime.undo import own_outcome, undo_on_error
 from oscine.seeds import derive_seed
 from oscine.types import Job, StepOut

@@ -11,7 +11,7 @@ from torch import Tensor
 from oscine.checkpoint.config import read_json
 from oscine.checkpoint.weights import DtypePolicy, WeightRules, read_tensors
 from oscine.errors import ConfigMismatch, MissingFile, WeightMismatch
-from oscine.layers.int8 import quantized
+from oscine.kernels.int8 import quantized
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"

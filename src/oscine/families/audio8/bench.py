@@ -17,6 +17,8 @@ from torch import nn
 
 from oscine.bench.measure import memory_bandwidth, seconds, summary
 from oscine.engine.engine import Engine
+from oscine.families.audio8.backends.eager import EagerBackend
+from oscine.families.audio8.backends.native import NativeBackend
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.codec_kinds import AnyCodec
@@ -26,8 +28,8 @@ from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds
 from oscine.families.audio8.slots import Audio8Inputs
 from oscine.families.audio8.steps import Audio8StepModel
-from oscine.families.audio8.weights import load_codec, load_language_model, prepare_steps
-from oscine.layers.half import HalfLinear
+from oscine.families.audio8.weights import load_codec, load_language_model
+from oscine.kernels.fp16 import Fp16Linear
 from oscine.types import AudioChunk, Done, Event, Failed, Job
 
 PROMPT_TOKENS = 60
@@ -126,8 +128,8 @@ class Audio8Workload:
         """Wall times of decode steps of the whole batch, codec left out; where compiled steps are used also those of
         the path they stand for, in turn with them."""
         models = [self.family.step_model()]
-        if self.model.native is not None:
-            models.append(Audio8StepModel(self.model, use_native=False))
+        if isinstance(self.family.step_model().backend, NativeBackend):
+            models.append(Audio8StepModel(EagerBackend(self.model)))
         jobs = [self._job(number) for number in range(self.batch)]
         for steps in models:
             for job in jobs:
@@ -148,7 +150,8 @@ class Audio8Workload:
         fast = sum(_bytes(module) for module in (model.fast_layers, model.fast_norm, model.fast_output))
         slow = _bytes(model.layers if config.hybrid is None else model.slow.layers)
         slow += 0 if config.fast_dim == config.dim else _bytes(model.fast_project_in)
-        head = (config.codebook_size + 1) * config.dim * (2 if model.half_sizes() else model.dtype.itemsize)
+        width = 2 if isinstance(model.fast_output, Fp16Linear) else model.dtype.itemsize
+        head = (config.codebook_size + 1) * config.dim * width
         return slow + head + fast * (config.num_codebooks - 1)
 
     def _decode_seconds(self) -> dict[str, float]:
@@ -181,7 +184,6 @@ def from_random(name: str, *, device: torch.device, dtype: torch.dtype, **size: 
     with torch.device("meta"):
         empty_model, empty_codec = DualAR(lm), Codec(codec_config)
     model, codec = _random(empty_model, dtype, device), _random(empty_codec, torch.float32, device)
-    prepare_steps(model)
     config = Audio8Config(lm=lm, codec=codec_config, generation=GenerationDefaults())
     return _workload(config, model, codec, name, **size)
 
@@ -219,5 +221,5 @@ def _tagged(events: queue.SimpleQueue[tuple[int, Event]], row: int) -> Callable[
 
 
 def _bytes(module: nn.Module) -> int:
-    halves = sum(part.num_bytes for part in module.modules() if isinstance(part, HalfLinear))
+    halves = sum(part.num_bytes for part in module.modules() if isinstance(part, Fp16Linear))
     return halves + sum(value.numel() * value.element_size() for value in module.parameters())

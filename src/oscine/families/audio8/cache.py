@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import torch
 from torch import Tensor
 
@@ -13,6 +11,16 @@ from oscine.layers.kv_cache import KVCache
 
 Exported = dict[str, Tensor]
 """A row's state: `kv` [layer, 2 * kv_head, length, head_dim] and, for the hybrid, `conv` and `ssm` [layer, ...]."""
+
+
+def row_bytes(config: LMConfig, dtype: torch.dtype, width: int) -> int:
+    """Bytes that one row of `width` positions takes."""
+    keys = 2 * config.n_local_heads * width * config.head_dim * dtype.itemsize
+    hybrid = config.hybrid
+    if hybrid is None:
+        return config.n_layer * keys
+    conv = (hybrid.mamba_d_conv - 1) * hybrid.conv_dim * dtype.itemsize
+    return config.n_layer * (keys + conv + hybrid.mamba_n_heads * hybrid.mamba_d_head * hybrid.mamba_d_state * 4)
 
 
 class SlowCache:
@@ -35,11 +43,6 @@ class SlowCache:
     def rows(self) -> int:
         """Rows there is storage for."""
         return self.kv.rows
-
-    def row_bytes(self, width: int) -> int:
-        """Bytes that one row of `width` positions takes."""
-        recurrent = sum(part.shape[0] * prod(part.shape[2:]) * part.element_size() for part in (self.conv, self.ssm))
-        return self.kv.row_bytes(width) + (recurrent if self.is_hybrid else 0)
 
     def ensure(self, rows: int, width: int) -> None:
         """Grows to at least `rows` rows of at least `width` positions; contents stay, new entries are zero."""

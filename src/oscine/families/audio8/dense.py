@@ -75,13 +75,13 @@ class RopeTable:
         self.round_to = round_to
         self.spread = spread
         self._tables: dict[torch.device, Tensor] = {}
-        self._turns: dict[torch.device, Tensor] = {}
+        self._complex: dict[torch.device, Tensor] = {}
 
-    def turns_on(self, device: torch.device) -> Tensor:
-        """The whole table as `turn_pairs` takes it, complex64 [length, 1, head_dim / 2]."""
-        if device not in self._turns:
-            self._turns[device] = torch.view_as_complex(self._rows(device)).unsqueeze(1)
-        return self._turns[device]
+    def complex_on(self, device: torch.device) -> Tensor:
+        """The whole table as `apply_rope_complex` takes it, complex64 [length, 1, head_dim / 2]."""
+        if device not in self._complex:
+            self._complex[device] = torch.view_as_complex(self._rows(device)).unsqueeze(1)
+        return self._complex[device]
 
     def on(self, device: torch.device) -> Tensor:
         """The whole table, float32 [length, ...]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from oscine.audio.resample import resample, resampled_length
 from oscine.checkpoint.folder import describe_folder
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
+from oscine.families.audio8.backends.choose import backend_for
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_kinds import AnyCodec
 from oscine.families.audio8.config import Audio8Config
@@ -22,7 +24,7 @@ from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds, normalize_text
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.slots import Audio8Inputs
-from oscine.families.audio8.steps import Audio8StepModel
+from oscine.families.audio8.steps import Audio8StepModel, job_bytes
 from oscine.families.audio8.weights import load_codec, load_language_model
 from oscine.options import supported_options
 from oscine.seeds import derive_seed, fresh_seed
@@ -47,14 +49,14 @@ MIN_NEW_FRAMES = 1
 """The model may not end before its first frame, as in the publishers' latest runtime (AUDIO8 spec, 6)."""
 
 
-def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> Audio8Family:
+def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype, backend: str = "auto") -> Audio8Family:
     """The checkpoint in `folder`: the language model in `dtype`, the codec in float32. Raises a `CheckpointError`."""
     config = Audio8Config.from_folder(folder)
     prompts = PromptBuilder.from_folder(folder, config.lm)
     codec = load_codec(folder, config.codec, device=device)
     model = load_language_model(folder, config.lm, device=device, dtype=dtype)
     licence = describe_folder(folder).licence
-    return Audio8Family(config, prompts, model, codec, name=name, licence=licence)
+    return Audio8Family(config, prompts, model, codec, name=name, licence=licence, backend=backend)
 
 
 class Audio8Family:
@@ -69,13 +71,16 @@ class Audio8Family:
         *,
         name: str,
         licence: str,
+        backend: str = "auto",
     ) -> None:
         self._config, self._prompts, self._codec = config, prompts, codec
         self._device = model.device
         self._frontend: TextFrontend = get_frontend(config.text_frontend)
         self._codec_id = _fingerprint(codec)
         self._stream_bytes = codec.stream_bytes()
-        self._steps = Audio8StepModel(model, codec if config.voice_cloning and isinstance(codec, Codec) else None)
+        encoder = codec if config.voice_cloning and isinstance(codec, Codec) else None
+        self._steps = Audio8StepModel(backend_for(model, backend), encoder)
+        self._job_bytes = partial(job_bytes, config.lm, model.dtype, self._steps.rule)
         rate = config.codec.frame_rate
         self.default_guard: Guard | None = Guard(
             suspect_frames=round(SUSPECT_S * rate),
@@ -143,7 +148,7 @@ class Audio8Family:
                     ),
                     seed=derive_seed(seed, number),
                     max_frames=self._budget(piece, request, prompt.num_columns(num_frames), limit),
-                    memory=self._memory(prompt.num_columns(num_frames)),
+                    memory=self._job_bytes(prompt.num_columns(num_frames)) + self._stream_bytes,
                     text=piece.text,
                     after=first,
                     guard=self._guard(request),
@@ -291,9 +296,6 @@ class Audio8Family:
         if self.default_guard is None:
             return None
         return replace(self.default_guard, retry_length=request.max_new_tokens is None)
-
-    def _memory(self, columns: int) -> int:
-        return self._steps.jobs_memory(columns, self._config.lm.max_seq_len, self._stream_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.config import HybridConfig, LMConfig
 from oscine.families.audio8.dense import Attend
-from oscine.layers.exact import in_rows
+from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rotate_half_split
 
@@ -60,7 +60,7 @@ class Mixer(nn.Module):
         if keep is not None:
             columns = columns * keep
         y = self._scan(columns, dt, state.ssm)
-        out: Tensor = self.out_proj(y.to(gate.dtype) * in_rows(F.silu, gate))
+        out: Tensor = self.out_proj(y.to(gate.dtype) * pad_to_vector_width(F.silu, gate))
         return out
 
     def _scale_sections(self, projected: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Mixer(nn.Module):
         out = padded[:, kept:] * taps[kept]
         for tap in range(kept):
             out = out + padded[:, tap : tap + time] * taps[tap]
-        return in_rows(F.silu, out if self.conv1d.bias is None else out + self.conv1d.bias)
+        return pad_to_vector_width(F.silu, out if self.conv1d.bias is None else out + self.conv1d.bias)
 
     def _scan(self, columns: Tensor, dt: Tensor, state: Tensor) -> Tensor:
         """The state-space recurrence in float32 → [row, time, d_ssm]; `state` moves on in place."""
@@ -90,7 +90,7 @@ class Mixer(nn.Module):
         x, b, c = torch.split(columns.float(), [config.mamba_d_ssm, groups * size, groups * size], dim=-1)
         x = torch.unflatten(x, -1, (config.mamba_n_heads, config.mamba_d_head))
         b, c = (self._for_heads(part) for part in (b, c))
-        dt = in_rows(F.softplus, dt.float() + self.dt_bias.float())  # [row, time, head]
+        dt = pad_to_vector_width(F.softplus, dt.float() + self.dt_bias.float())  # [row, time, head]
         decay = dt * -torch.exp(self.A_log.float())
         if x.shape[1] == 1:
             y = scan_step(x[:, 0], b[:, 0], c[:, 0], dt[:, 0], decay[:, 0], state)[:, None]
@@ -111,7 +111,8 @@ def scan_step(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, state:
     x [row, head, head_dim], b and c [row, head, d_state], dt and decay [row, head], state [row, head, head_dim,
     d_state], updated in place.
     """
-    state.mul_(in_rows(torch.exp, decay)[..., None, None]).add_((dt[..., None] * x)[..., None] * b[..., None, :])
+    kept = pad_to_vector_width(torch.exp, decay)[..., None, None]
+    state.mul_(kept).add_((dt[..., None] * x)[..., None] * b[..., None, :])
     return (state * c[..., None, :]).sum(-1)
 
 
@@ -173,7 +174,7 @@ class HybridMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [row, time, dim] → same shape."""
-        gate = in_rows(F.silu, scaled(self.gate_proj(x), self.gate_multiplier))
+        gate = pad_to_vector_width(F.silu, scaled(self.gate_proj(x), self.gate_multiplier))
         return scaled(self.down_proj(self.up_proj(x) * gate), self.down_multiplier)
 
 

@@ -1,7 +1,7 @@
 """The Audio8 language model: a slow model over columns, a fast model inside each frame (AUDIO8 spec, section 3).
 
-Modules hold weights only and are named as in the checkpoint. There are two ways through the slow model: `forward`,
-simple and without a cache, kept to compare with, and `advance`, which works on rows of a `SlowCache`.
+Modules hold weights only and are named as in the checkpoint. `forward` and `fast_stack` are the simple path, without a
+cache, which trains and is kept to compare with; steps on rows of a `SlowCache` are a backend's (`backends/`).
 
 Shapes: C = num_codebooks, N = codebook_size. A column is C + 1 integers: a token id, then the C codes of an audio
 frame (zeros at text). Compact logits are the N semantic ids, then end-of-speech at index N.
@@ -9,9 +9,7 @@ frame (zeros at text). Compact logits are the N semantic ids, then end-of-speech
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -26,19 +24,10 @@ from oscine.families.audio8.dense import (
     RopeTable,
     additive_mask,
     attend_directly,
-    grouped_attention,
 )
-from oscine.families.audio8.flat import FlatBlock, Product, flat_attention, product_of, product_with
 from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
 from oscine.layers.embedding import Embedding
-from oscine.layers.half import HalfLinear, half_matrix, hold_half
-from oscine.layers.norm import RMSNorm, StepNorm
-
-if TYPE_CHECKING:
-    from oscine.families.audio8.native import NativeSteps
-
-Choose = Callable[[int, Tensor], Tensor]
-"""(codebook i in 1..C-1, its logits float32 [row, N]) → ids int64 [row]."""
+from oscine.layers.norm import RMSNorm
 
 StateOf = Callable[[int], MixerState]
 """Layer index → its recurrent state."""
@@ -52,22 +41,6 @@ class HybridSlow(nn.Module):
         self.embed_tokens = Embedding(config.vocab_size, config.dim)
         self.layers = nn.ModuleList(HybridLayer(config, hybrid) for _ in range(config.n_layer))
         self.final_layernorm = RMSNorm(config.dim, config.norm_eps)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StepParts:
-    """What a step runs through on a device: flat blocks (no slow ones for a hybrid), the two heads, the fast norm.
-
-    `pair_mask` [1, 1, 2, 2] is causal, for the fast model's first two positions.
-    """
-
-    device: torch.device
-    slow: list[FlatBlock]
-    fast: list[FlatBlock]
-    semantic: Product
-    codes: Product
-    fast_norm: StepNorm
-    pair_mask: Tensor
 
 
 class DualAR(nn.Module):
@@ -96,9 +69,6 @@ class DualAR(nn.Module):
         self.fast_rope = RopeTable(
             config.num_codebooks, config.fast_head_dim, config.rope_base, torch.bfloat16, spread=True
         )
-        self.native: NativeSteps | None = None  # compiled steps, which take the place of `advance` and `FrameDrawer`
-        self._half_head: Product | None = None
-        self._steps: _StepParts | None = None
         self._code_offsets: Tensor | None = None
 
     @property
@@ -110,23 +80,6 @@ class DualAR(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.codebook_embeddings.weight.device
-
-    def hold_half(self) -> None:
-        """Halves what a step reads where nothing is lost by it (`oscine.layers.half`); before the first step."""
-        if hold_half(self) and self.config.hybrid is None:
-            self._half_head = half_matrix(self.compact_table())
-
-    def linear_sizes(self) -> set[tuple[int, int]]:
-        """(in, out) of every float matrix product a step makes, but for those of weights in half precision."""
-        sizes = {(m.in_features, m.out_features) for m in self.modules() if isinstance(m, nn.Linear)}
-        is_plain = self.config.hybrid is None and self._half_head is None
-        return sizes | ({(self.config.dim, self.config.codebook_size + 1)} if is_plain else set())
-
-    def half_sizes(self) -> set[tuple[int, int]]:
-        """(in, out) of every product of weights in half precision."""
-        sizes = {(m.in_features, m.out_features) for m in self.modules() if isinstance(m, HalfLinear)}
-        is_half = self._half_head is not None
-        return sizes | ({(self.config.dim, self.config.codebook_size + 1)} if is_half else set())
 
     # The slow model
 
@@ -162,7 +115,7 @@ class DualAR(nn.Module):
         keep = None if mask is None else real[..., None].to(self.dtype)
         scratch = SlowCache(self.config, dtype=self.dtype, device=columns.device)
         scratch.ensure(rows, 0)
-        hidden = self._stack(
+        hidden = self.stack(
             self.embed(columns),
             positions,
             lambda _, q, kv: attend(q, kv),
@@ -174,59 +127,11 @@ class DualAR(nn.Module):
             return F.linear(final, self.embeddings.weight), hidden
         return self.semantic_output(final), final
 
-    def advance(
-        self, columns: Tensor, positions: Tensor, cache: SlowCache, rows: slice, width: int
-    ) -> tuple[Tensor, Tensor]:
-        """Runs columns int64 [row, C + 1, time] at `positions` [row, time] on `rows` of the cache.
-
-        Keys up to `width` are looked at (above every position; see `ExactRule.round_width`). Returns, for the last
-        column only, (final hidden state for `compact_logits`, hidden state for the fast model), both [row, dim].
-        """
-        config = self.config
-        plan = cache.kv.plan(positions, rows, width)
-        visible = torch.arange(width, device=columns.device) <= positions[..., None]
-        mask = additive_mask(visible, self.dtype)
-        embedded = self.embed(columns)
-
-        def attend(layer: int, q: Tensor, kv: Tensor) -> Tensor:
-            return grouped_attention(q, *cache.kv.append(layer, kv, plan), mask)
-
-        def attend_flat(layer: int, q: Tensor, kv: Tensor) -> Tensor:
-            return flat_attention(q, *cache.kv.append(layer, kv, plan), mask)
-
-        if config.hybrid is None:
-            x, turns = embedded.flatten(0, 1), self.slow_rope.turns_on(self.device)[positions.flatten()]
-            for layer, block in enumerate(self._step_parts().slow):
-                x = block(x, turns, attend_flat, layer)
-            hidden = x.view_as(embedded)[:, -1]
-        else:
-            hidden = self._stack(embedded, positions, attend, lambda layer: cache.mixer_state(layer, rows), None)[:, -1]
-        final = self.final_norm(hidden)
-        return final, final if config.norm_fastlayer_input or config.hybrid is not None else hidden
-
-    def _step_parts(self) -> _StepParts:
-        """What a step runs through (made once for a device)."""
-        if self._steps is None or self._steps.device != self.device:
-            self._steps = _StepParts(
-                device=self.device,
-                slow=_flat_blocks(self.layers) if self.config.hybrid is None else [],
-                fast=_flat_blocks(self.fast_layers),
-                semantic=self._semantic_product(),
-                codes=product_of(self.fast_output),
-                fast_norm=StepNorm.of(self.fast_norm.weight, self.fast_norm.eps),
-                pair_mask=_causal_mask(2, self.fast_embeddings.weight),
-            )
-        return self._steps
-
     def final_norm(self, hidden: Tensor) -> Tensor:
         """The norm after the slow stack; hidden [..., dim]."""
         norm = self.norm if self.config.hybrid is None else self.slow.final_layernorm
         result: Tensor = norm(hidden)
         return result
-
-    def compact_logits(self, final: Tensor) -> Tensor:
-        """final [row, dim] → float32 [row, N + 1]: the semantic ids, then end of speech."""
-        return self._step_parts().semantic(final).float()
 
     def compact_table(self) -> Tensor:
         """Rows of the dense model's tied embedding that can ever be drawn, side by side (a copy)."""
@@ -234,13 +139,8 @@ class DualAR(nn.Module):
         ids = [*range(config.semantic_begin_id, config.semantic_end_id + 1), config.eos_token_id]
         return self.embeddings.weight.detach()[torch.tensor(ids, device=self.device)]
 
-    def _semantic_product(self) -> Product:
-        if self.config.hybrid is not None:
-            return product_of(self.semantic_output)
-        return self._half_head or product_with(self.compact_table())
-
-    def _stack(
-        self, embedded: Tensor, positions: Tensor, attend: LayerAttend, state_of: StateOf, keep: Tensor | None
+    def stack(
+        self, embedded: Tensor, positions: Tensor, attend: LayerAttend, state_of: StateOf, keep: Tensor | None = None
     ) -> Tensor:
         """The slow layers without the final norm; embedded [row, time, dim] → same shape."""
         table = self.slow_rope(positions)
@@ -256,34 +156,6 @@ class DualAR(nn.Module):
 
     # The fast model
 
-    def fast_frame(
-        self, fast_hidden: Tensor, code0: Tensor, choose: Choose, *, parts: Sequence[int] | None = None
-    ) -> Tensor:
-        """All codes of one frame from the slow model's state [row, dim] and the semantic code → int64 [row, C].
-
-        Positions 0 and 1 are known beforehand and run as one pass, cut into `parts` of the rows (see
-        `ExactRule.pair_sizes`); each later position takes the id that `choose` drew before it. `code0` is clamped to
-        0..N-1, so a row that has ended computes something harmless.
-        """
-        config = self.config
-        rows = fast_hidden.shape[0]
-        code0 = code0.clamp(0, config.codebook_size - 1)
-        memory = fast_hidden.new_empty(
-            config.n_fast_layer, rows, 2 * config.fast_n_local_heads, config.num_codebooks, config.fast_head_dim
-        )
-        projected = self.project_for_fast(fast_hidden)
-        start = torch.stack([projected, self.fast_embeddings(code0)], dim=1)  # [row, 2, fast_dim]
-        sizes = list(parts or [rows])
-        pieces = zip(torch.split(start, sizes), torch.split(memory, sizes, dim=1), strict=True)
-        first = [self._fast_pass(x.flatten(0, 1), own, 0).view_as(x)[:, 1] for x, own in pieces]
-        ids = choose(1, self._fast_logits(torch.cat(first) if len(first) > 1 else first[0]))
-        codes = [code0, ids]
-        for index in range(2, config.num_codebooks):
-            hidden = self._fast_pass(self.fast_embeddings(ids), memory, index)
-            ids = choose(index, self._fast_logits(hidden))
-            codes.append(ids)
-        return torch.stack(codes, dim=1)
-
     def fast_teacher_forced(self, fast_hidden: Tensor, codes: Tensor) -> Tensor:
         """Logits of codebooks 1..C-1 when the frame's codes int64 [row, C] are given → float32 [row, C-1, N].
 
@@ -294,7 +166,7 @@ class DualAR(nn.Module):
 
     def fast_stack(self, x: Tensor) -> Tensor:
         """All fast layers, norm and head over x [row, position, fast_dim] from position 0 → float32 [..., N]."""
-        attend = attend_directly(self.config.fast_n_local_heads, _causal_mask(x.shape[1], x))
+        attend = attend_directly(self.config.fast_n_local_heads, causal_mask(x.shape[1], x))
         table = self.fast_rope.on(x.device)[: x.shape[1]]
         for layer in self.fast_layers:
             x = layer(x, table, attend)
@@ -308,43 +180,11 @@ class DualAR(nn.Module):
         projected: Tensor = self.fast_project_in(hidden)
         return projected
 
-    def _fast_logits(self, hidden: Tensor) -> Tensor:
-        parts = self._step_parts()
-        logits = parts.codes(parts.fast_norm(hidden))
-        return logits if logits.dtype == torch.float32 else logits.float()
 
-    def _fast_pass(self, x: Tensor, memory: Tensor, position: int) -> Tensor:
-        """Runs x [row * time, fast_dim] at positions `position`.. on the frame's memory → same shape.
-
-        memory [layer, row, 2 * kv_head, C, head_dim]; at position 0 time is 2, else 1.
-        """
-        rows, time = memory.shape[1], 1 if position else 2
-        end = position + time
-        parts = self._step_parts()
-        turns = self.fast_rope.turns_on(x.device).narrow(0, position, time)
-        turns = turns if time == 1 else turns.repeat(rows, 1, 1)
-        mask = parts.pair_mask if position == 0 else None
-
-        def attend(layer: int, q: Tensor, kv: Tensor) -> Tensor:
-            own = memory[layer]
-            new = kv.unsqueeze(2) if time == 1 else torch.unflatten(kv, 0, (rows, time)).transpose(1, 2)
-            own.narrow(2, position, time).copy_(new)
-            keys, values = own.narrow(2, 0, end).chunk(2, dim=1)
-            return flat_attention(q, keys, values, mask)
-
-        for layer, block in enumerate(parts.fast):
-            x = block(x, turns, attend, layer)
-        return x
-
-
-def _causal_mask(length: int, like: Tensor) -> Tensor:
+def causal_mask(length: int, like: Tensor) -> Tensor:
     """Additive mask [1, 1, length, length] in the dtype of `like`."""
     order = torch.arange(length, device=like.device)
     return additive_mask((order[None, :] <= order[:, None])[None], like.dtype)
-
-
-def _flat_blocks(layers: nn.ModuleList) -> list[FlatBlock]:
-    return [FlatBlock.of(layer) for layer in layers if isinstance(layer, Block)]
 
 
 def _for_layer(attend: LayerAttend, index: int) -> Callable[[Tensor, Tensor], Tensor]:

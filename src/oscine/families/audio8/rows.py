@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from oscine.families.audio8.backends.protocol import SamplingRows, noise_size
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.frame import SamplingRows, noise_size
-from oscine.layers.exact import VECTOR_LOOP
+from oscine.kernels.vector import VECTOR_LOOP
 from oscine.runtime.sampling import truncation
 
 STEPPED = ("columns", "positions", "recent")
@@ -128,7 +128,7 @@ class DecodeRows:
             count, device, top_k=k, top_p=self._config.ras_top_p, temperature=self._config.ras_temperature
         )
         return SamplingRows(
-            cut=None if greedy else normal,
+            normal=None if greedy else normal,
             high=None if greedy else high,
             ras=part["ras"],
             recent=part["recent"],

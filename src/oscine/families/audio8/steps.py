@@ -24,14 +24,14 @@ from oscine.errors import (
     NonFiniteOutput,
     UnsupportedFeature,
 )
-from oscine.families.audio8.cache import Exported
+from oscine.families.audio8.backends.protocol import Backend, noise_size
+from oscine.families.audio8.cache import Exported, row_bytes
 from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.frame import FrameDrawer, noise_size
+from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.lru import RecentStore
-from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import prefix_columns, suffix_columns
 from oscine.families.audio8.slots import Audio8Inputs, Slot, SlotTable, Snapshot, Span
-from oscine.layers.exact import ExactRule, check_exact
+from oscine.runtime.exact import ExactRule
 from oscine.runtime.undo import own_outcome, undo_on_error
 from oscine.seeds import derive_seed
 from oscine.types import AudioInput, Job, StepOut
@@ -41,42 +41,38 @@ PREFIX_STORE_BYTES = 128 * 2**20
 CODES_STORE_BYTES = 8 * 2**20
 
 
+def job_bytes(config: LMConfig, dtype: torch.dtype, rule: ExactRule, prompt_columns: int) -> int:
+    """Bytes to reserve for a job: its row of the cache, its noise, and frames to the end of the context.
+
+    All rows are as wide as the widest job needs, so a row counts in full, however short its own job is.
+    """
+    row = row_bytes(config, dtype, rule.round_width(config.max_seq_len))
+    frames = max(0, config.max_seq_len - prompt_columns)
+    return row + 4 * noise_size(config) + 8 * config.num_codebooks * frames
+
+
 class Audio8StepModel:
     """Implements `oscine.types.StepModel` for one language model and the codec that encodes its references.
 
-    `codec` None: codes of references can be given, audio cannot. `rule` None: it is measured here. `use_native` False
-    leaves the model's compiled steps aside.
+    `codec` None: codes of references can be given, audio cannot. `rule` None: the backend's own.
     """
 
     def __init__(
         self,
-        model: DualAR,
+        backend: Backend,
         codec: Codec | None = None,
         *,
         rule: ExactRule | None = None,
         prefix_store_bytes: int = PREFIX_STORE_BYTES,
-        use_native: bool = True,
     ) -> None:
-        self.model = model
+        self.backend = backend
+        self.model = backend.model
         self.codec = codec
-        native = model.native if use_native else None
-        self._run = native.advance if native else model.advance
-        self._draw = native.draw if native else FrameDrawer(model)
-        self.rule = rule or (native.rule if native else _measured_rule(model))
-        self._table = SlotTable(model)
+        self.rule = rule or backend.rule
+        self._table = SlotTable(backend.model)
         self._slots: dict[Job, Slot] = {}
         self._prefixes: RecentStore[Exported] = RecentStore(prefix_store_bytes, _exported_bytes)
         self._codes: RecentStore[Tensor] = RecentStore(CODES_STORE_BYTES, _tensor_bytes)
-
-    def jobs_memory(self, prompt_columns: int, max_frames: int, decoder_bytes: int = 0) -> int:
-        """Bytes to reserve for a job: its row of the cache, its noise and frames, and what its decoder takes.
-
-        All rows are as wide as the widest job needs, so a row counts in full, however short its own job is.
-        """
-        config = self.model.config
-        frames = max(0, min(max_frames, config.max_seq_len - prompt_columns))
-        row = self._table.cache.row_bytes(self.rule.round_width(config.max_seq_len))
-        return row + 4 * noise_size(config) + 8 * config.num_codebooks * frames + decoder_bytes
 
     @torch.inference_mode()
     def encode_reference(self, audio: AudioInput) -> Tensor:
@@ -197,11 +193,11 @@ class Audio8StepModel:
             self._prefixes.put(key, cache.export(row, prefix.shape[1]))
 
     def _run_prompt(self, columns: Tensor, start: int, row: int) -> tuple[Tensor, Tensor]:
-        """Runs columns [C + 1, column] of one job from position `start`; as `DualAR.advance`, for one row."""
+        """Runs columns [C + 1, column] of one job from position `start`; as `Backend.advance`, for one row."""
         device, end = self.model.device, start + columns.shape[1]
         positions = torch.arange(start, end, device=device)[None]
         width = self.rule.round_width(end)
-        return self._run(columns[None].to(device), positions, self._table.cache, slice(row, row + 1), width)
+        return self.backend.advance(columns[None].to(device), positions, self._table.cache, slice(row, row + 1), width)
 
     # The batch
 
@@ -224,7 +220,7 @@ class Audio8StepModel:
         width = self.rule.round_width(1 + max(slot.position for slot in slots))
         table.ensure(rows.stop, width)
         columns, positions = table.rows["columns"][rows], table.rows["positions"][rows]
-        hidden = self._run(columns[:, :, None], positions[:, None], table.cache, rows, width)
+        hidden = self.backend.advance(columns[:, :, None], positions[:, None], table.cache, rows, width)
         positions[: len(slots)] += 1
         for slot in slots:
             slot.position += 1
@@ -242,7 +238,7 @@ class Audio8StepModel:
             best=max(best) if best and min(best) > 0 else None,
             greedy=not drawing,
         )
-        drawn = self._draw(final, fast_hidden, sampling, self.rule.pair_sizes(final.shape[0]))
+        drawn = self.backend.draw(final, fast_hidden, sampling, self.rule.pair_sizes(final.shape[0]))
         host = drawn.cpu()
         table.push(slots, drawn[: len(slots), 2:])
         heads = host[:, :2].tolist()
@@ -257,7 +253,7 @@ class Audio8StepModel:
         return torch.tensor([*allowed, *padding], device=self.model.device)
 
     def _settle(self, slot: Slot, finite: int, semantic: int, *, codes: Tensor) -> StepOut:
-        """One job's result from its line of `FrameDrawer`."""
+        """One job's result from its line of `Backend.draw`."""
         config = self.model.config
         if not finite:
             slot.failed = True
@@ -290,18 +286,6 @@ class Audio8StepModel:
                 param="ref_codes",
             )
         return torch.from_numpy(array.astype(np.int64))
-
-
-def _measured_rule(model: DualAR) -> ExactRule:
-    config = model.config
-    return check_exact(
-        model.device,
-        model.dtype,
-        capacity=config.max_seq_len,
-        linears=model.linear_sizes(),
-        halves=model.half_sizes(),
-        attention=(config.n_local_heads, config.n_head // config.n_local_heads, config.head_dim),
-    )
 
 
 def _check_audio(audio: AudioInput, sample_rate: int) -> None:

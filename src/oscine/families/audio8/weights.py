@@ -14,7 +14,6 @@ from oscine.families.audio8.codec_kinds import AnyCodec, AnyCodecConfig, build_c
 from oscine.families.audio8.codec_weights import codec_state
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
-from oscine.families.audio8.native import native_steps
 
 LM_RULES = WeightRules(drop_suffixes=("freqs_cis", "rotary_emb.inv_freq", "mup_vector"))
 
@@ -45,20 +44,9 @@ def build_lm(
 
 
 def load_language_model(folder: Path, config: LMConfig, *, device: torch.device | str, dtype: torch.dtype) -> DualAR:
-    """The language model of a checkpoint folder, its weights in half precision where they lose nothing by it.
-
-    With compiled steps where there are any for it. Raises MissingFile or WeightMismatch.
-    """
+    """The language model of a checkpoint folder. Raises MissingFile or WeightMismatch."""
     path = folder / "model.safetensors"
-    model = build_lm(config, read_tensors(path), device=device, dtype=dtype, source=str(path))
-    prepare_steps(model)
-    return model
-
-
-def prepare_steps(model: DualAR) -> None:
-    """Makes a filled model step as fast as it can here, with the same weights; its layers are not to change after."""
-    model.native = native_steps(model)
-    model.hold_half()
+    return build_lm(config, read_tensors(path), device=device, dtype=dtype, source=str(path))
 
 
 def load_codec(

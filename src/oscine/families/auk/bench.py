@@ -39,7 +39,7 @@ from oscine.families.auk.spec import PARTS
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import load_dit, load_thinker
-from oscine.layers.rows import measured_rule
+from oscine.runtime.rows import measured_rule
 
 TEXT_TOKENS = 60
 

@@ -22,7 +22,7 @@ from oscine.families.auk.dit_blocks import (
 )
 from oscine.families.auk.layouts import AuKStepContext, Layout, Packed, Padded, Rope
 from oscine.layers.norm import RMSNorm
-from oscine.layers.rows import RowRule
+from oscine.runtime.rows import RowRule
 
 
 class RotaryFrequencies(nn.Module):

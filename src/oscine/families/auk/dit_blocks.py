@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.auk.layouts import Heads, Layout, Rope
-from oscine.layers.exact import in_rows
+from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import RMSNorm
 
 LN_EPS = 1e-6
@@ -125,7 +125,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """x [batch, time, dim] → same shape."""
         a, b = layout.apply(self.linear_in, x).chunk(2, dim=-1)
-        return layout.apply(self.linear_out, in_rows(F.silu, a) * b)
+        return layout.apply(self.linear_out, pad_to_vector_width(F.silu, a) * b)
 
 
 def _heads(packed: Tensor, dim_head: int, norms: tuple[nn.Module, nn.Module], rope: Rope) -> Heads:

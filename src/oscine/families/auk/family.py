@@ -39,8 +39,8 @@ from oscine.families.auk.tasks import (
 )
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import load_dit
-from oscine.layers.rows import measured_rule
 from oscine.options import supported_options
+from oscine.runtime.rows import measured_rule
 from oscine.seeds import fresh_seed
 from oscine.text.clean import speakable
 from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, Voice

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.layers.rows import RowRule
+from oscine.runtime.rows import RowRule
 
 StreamName = Literal["text", "audio", "single", "target"]
 Rope = tuple[Tensor, Tensor]

@@ -15,7 +15,7 @@ from oscine.checkpoint.weights import DtypePolicy, load_strict, read_pickle, rea
 from oscine.errors import InvalidRequest, MissingFile, WeightMismatch
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.thinker import Thinker
-from oscine.layers.wide import widen_products
+from oscine.kernels.upcast_linear import to_upcast_linear
 
 DIT_PREFIX = "transformer."
 EMA_ENTRY, EMA_PREFIX = "ema_model_state_dict", "ema_model."
@@ -77,7 +77,7 @@ def load_dit(module: AuKTransformer, path: Path, *, device: torch.device | str, 
     if fusion["layer_weights"].dim() != 1 or fusion["layer_scale"].shape != (1,):
         shapes = {key: list(value.shape) for key, value in fusion.items()}
         raise WeightMismatch(f"{path}: layer_weights must be [layers] and layer_scale [1], got {shapes}")
-    widen_products(module)
+    to_upcast_linear(module)
     return Fusion(**fusion)
 
 
@@ -88,7 +88,7 @@ def load_thinker(module: Thinker, folder: Path, *, device: torch.device | str, d
     """
     _check_dtype(dtype)
     load_strict(module, thinker_tensors(thinker_files(folder)), dtype=dtype, device=device, source=str(folder))
-    widen_products(module)
+    to_upcast_linear(module)
 
 
 def thinker_files(folder: Path) -> list[Path]:

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audio8.dense import Block, grouped_attention
-from oscine.layers.exact import in_rows
-from oscine.layers.half import HalfLinear
+from oscine.kernels.fp16 import Fp16Linear
+from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import StepNorm
-from oscine.layers.rope import turn_pairs
+from oscine.layers.rope import apply_rope_complex
 
 FlatAttend = Callable[[int, Tensor, Tensor], Tensor]
 """(layer, queries [n, head, head_dim], keys and values [n, 2 * kv_head, head_dim]) → [n, head * head_dim]."""
@@ -27,8 +27,8 @@ Product = Callable[[Tensor], Tensor]
 
 
 def product_of(layer: nn.Module) -> Product:
-    """The map of an `nn.Linear` or `HalfLinear`, with the layer's own storage."""
-    if isinstance(layer, HalfLinear):
+    """The map of an `nn.Linear` or `Fp16Linear`, with the layer's own storage."""
+    if isinstance(layer, Fp16Linear):
         return layer.matrix
     assert isinstance(layer, nn.Linear)
     return product_with(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
@@ -76,17 +76,17 @@ class FlatBlock:
             w3=product_of(mlp.w3),
         )
 
-    def __call__(self, x: Tensor, turns: Tensor, attend: FlatAttend, layer: int) -> Tensor:
-        """x [n, dim], turns complex64 [n, 1, head_dim / 2] of the positions for `turn_pairs` → same shape as x."""
+    def __call__(self, x: Tensor, rope: Tensor, attend: FlatAttend, layer: int) -> Tensor:
+        """x [n, dim], rope complex64 [n, 1, head_dim / 2] (see `apply_rope_complex`) → same shape as x."""
         heads, kv_heads = self.heads, self.kv_heads
         every = self.wqkv(self.attention_norm(x)).view(x.shape[0], -1, self.head_dim)
         turned, v = every.split_with_sizes((heads + kv_heads, kv_heads), 1)
         if self.head_norm is not None:
             turned = self.head_norm(turned)
-        q, k = turn_pairs(turned, turns).split_with_sizes((heads, kv_heads), 1)
+        q, k = apply_rope_complex(turned, rope).split_with_sizes((heads, kv_heads), 1)
         x = x + self.wo(attend(layer, q, torch.cat([k, v], 1)))
         h = self.ffn_norm(x)
-        return x + self.w2(in_rows(F.silu, self.w1(h)) * self.w3(h))
+        return x + self.w2(pad_to_vector_width(F.silu, self.w1(h)) * self.w3(h))
 
 
 def flat_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,6 +1,6 @@
 """How many rows a large matrix product may see, so that a row's bits do not depend on the others.
 
-Products of a few rows have a rule of their own (`oscine.layers.exact`).
+Products of a few rows have a rule of their own (`oscine.runtime.exact`).
 
 A float32 product on the CPU picks its kernel, and with several threads the split of its sums, by the number of rows.
 Which counts agree is a fact about a machine and a thread count, so it is measured when a model is loaded.

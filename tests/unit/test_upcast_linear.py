@@ -10,7 +10,7 @@ from torch import nn
 
 from oscine.families.audex.loading import load_model
 from oscine.families.auk import AuKPipeline, AuKRequest
-from oscine.layers.wide import BLOCK_VALUES, FEWEST_ROWS, WideLinear, is_slow, widen_products
+from oscine.kernels.upcast_linear import BLOCK_VALUES, FEWEST_ROWS, UpcastLinear, is_slow, to_upcast_linear
 from tests.unit.audex_models import CPU, tiny_folder
 from tests.unit.auk_factory import write_released
 
@@ -34,9 +34,9 @@ def test_many_rows_are_the_float32_product_rounded_once(
 ) -> None:
     no_units(monkeypatch)
     layers = model(dtype, bias=bias)
-    assert widen_products(layers) == 2
+    assert to_upcast_linear(layers) == 2
     wide = layers[0]
-    assert isinstance(wide, WideLinear)
+    assert isinstance(wide, UpcastLinear)
     x = torch.randn(2, FEWEST_ROWS, wide.in_features).to(dtype)
     exact = x.double() @ wide.weight.double().T + (wide.bias.double() if bias else 0.0)
     out = wide(x)
@@ -49,11 +49,11 @@ def test_parameters_and_names_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     no_units(monkeypatch)
     layers = model(torch.bfloat16)
     before = dict(layers.named_parameters())
-    widen_products(layers)
+    to_upcast_linear(layers)
     after = dict(layers.named_parameters())
     assert list(before) == list(after)
     assert all(before[name] is after[name] for name in before)
-    assert widen_products(layers) == 0
+    assert to_upcast_linear(layers) == 0
 
 
 def test_few_rows_are_the_plain_product(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,27 +61,27 @@ def test_few_rows_are_the_plain_product(monkeypatch: pytest.MonkeyPatch) -> None
     layers = model(torch.bfloat16)
     x = torch.randn(FEWEST_ROWS - 1, layers[0].in_features).bfloat16()
     plain = layers[0](x)
-    widen_products(layers)
+    to_upcast_linear(layers)
     assert torch.equal(layers[0](x), plain)
 
 
 def test_what_is_not_slow_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     no_units(monkeypatch)
-    assert widen_products(model(torch.float32)) == 0
+    assert to_upcast_linear(model(torch.float32)) == 0
     assert not is_slow(torch.zeros(1, dtype=torch.bfloat16, device="meta"))
     no_units(monkeypatch, amx_bf16=True)
-    assert widen_products(model(torch.bfloat16)) == 0
-    assert widen_products(model(torch.float16)) == 2
+    assert to_upcast_linear(model(torch.bfloat16)) == 0
+    assert to_upcast_linear(model(torch.float16)) == 2
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"architecture": "aarch64"})
-    assert widen_products(model(torch.bfloat16)) == 0
+    assert to_upcast_linear(model(torch.bfloat16)) == 0
 
 
 def test_auk_in_bfloat16_is_held_so_and_close_to_float32(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     no_units(monkeypatch)
     folder = write_released(tmp_path)
     wide, exact = (AuKPipeline.from_folder(folder, dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
-    assert all(isinstance(layer, WideLinear) for layer in wide.dit.packed_linears())
-    assert not any(isinstance(layer, WideLinear) for layer in exact.dit.packed_linears())
+    assert all(isinstance(layer, UpcastLinear) for layer in wide.dit.packed_linears())
+    assert not any(isinstance(layer, UpcastLinear) for layer in exact.dit.packed_linears())
     condition = torch.randn(20, exact.dit.text_hidden_dim, generator=torch.Generator().manual_seed(0))
     request = AuKRequest(condition=condition, gen_seconds=0.5, num_steps=1, seed=0, output_type="latent")
     got, expected = (pipeline.forward(request)[0].latents for pipeline in (wide, exact))
@@ -94,7 +94,7 @@ def test_audex_in_bfloat16_is_held_so_and_close_to_float32(monkeypatch: pytest.M
     no_units(monkeypatch)
     folder = tiny_folder(golden_root)
     wide, exact = (load_model(folder, device=CPU, dtype=dtype).lm for dtype in (torch.bfloat16, torch.float32))
-    assert sum(isinstance(layer, WideLinear) for layer in wide.modules()) > 6
+    assert sum(isinstance(layer, UpcastLinear) for layer in wide.modules()) > 6
     ids = torch.arange(30, 70)
     with torch.inference_mode():
         got, expected = (lm.logits(lm.prefill(lm.embed(ids), lm.new_lane(8))) for lm in (wide, exact))

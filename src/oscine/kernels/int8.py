@@ -68,7 +68,7 @@ class Int8Linear(nn.Module):
         return product(x, self.matrix)
 
 
-def hold_int8(module: nn.Module) -> None:
+def to_int8_weights(module: nn.Module) -> None:
     """Puts an empty `Int8Linear` in the place of every bias-free linear layer in `module`."""
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):

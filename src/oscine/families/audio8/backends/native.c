@@ -1,35 +1,18 @@
 /* A step of a small dense dual-autoregressive model in one call (AUDIO8 spec, sections 3, 6 and 7).
  *
- * The formulas are those of model.py, frame.py and sampling.py, which stay the path to compare with; of a model this
+ * The formulas are those of model.py, frame.py and runtime/sampling.py, which stay the path to compare with; of a model this
  * small most of a step there is the overhead of calls. native.py describes the structs, packs the weights and calls.
  *
  * Every sum has one order, whatever the number of tokens in the call: a row's result is the same bits in any company.
  * All floats are float32, all ids int64; n tokens are rows of x, each with its cache row and position.
  */
 
-#include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
+#include "layout.h"
+#include "products.h"
 
-#define INTERFACE 1 /* native.py asks for the same number */
-#define LANES 16
-#define TILE 64 /* outputs that lie side by side in packed weights: [tile][input][TILE] */
-
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
-
-struct matrix {
-    const void *weights; /* NULL: the map leaves its input as it is */
-    const float *bias;   /* NULL: none */
-    float factor;        /* a power of two, what the stored weights were divided by */
-    int32_t half, num_in, num_out;
-};
+#define INTERFACE 2 /* native.py asks for the same number */
 
 struct block {
     const float *attention_norm, *ffn_norm;
@@ -59,7 +42,7 @@ struct cache {
     int64_t capacity;
 };
 
-/* The cuts of `Truncation` (runtime/sampling.py): rank r of a row goes when its cumulative probability exceeds limit[r]. */
+/* `Truncation` of runtime/sampling.py: rank r of a row goes when its cumulative probability exceeds limit[r]. */
 struct cut {
     const float *limit, *temperature; /* limit NULL: the best candidate is taken */
     int64_t count, limit_stride, temperature_stride; /* a stride is 0 where one line serves all rows */
@@ -73,98 +56,28 @@ struct sampling {
     int64_t noise_size, window;
 };
 
-static int padded(int size) { return (size + TILE - 1) / TILE * TILE; }
+/* What native.py checks its own structs against. */
+static const struct place LAYOUT[] = {
+    STRUCT(matrix), FIELD(matrix, weights), FIELD(matrix, bias), FIELD(matrix, factor), FIELD(matrix, format),
+    FIELD(matrix, num_in), FIELD(matrix, num_out),
+    STRUCT(block), FIELD(block, attention_norm), FIELD(block, ffn_norm), FIELD(block, q_gain), FIELD(block, k_gain),
+    FIELD(block, wqkv), FIELD(block, wo), FIELD(block, w1), FIELD(block, w2), FIELD(block, w3),
+    STRUCT(stack), FIELD(stack, blocks), FIELD(stack, turns), FIELD(stack, norm), FIELD(stack, eps),
+    FIELD(stack, layers), FIELD(stack, dim), FIELD(stack, hidden), FIELD(stack, heads), FIELD(stack, kv_heads),
+    FIELD(stack, head_dim),
+    STRUCT(model), FIELD(model, slow), FIELD(model, fast), FIELD(model, semantic), FIELD(model, codes),
+    FIELD(model, project), FIELD(model, tokens), FIELD(model, code_tables), FIELD(model, fast_codes),
+    FIELD(model, semantic_begin), FIELD(model, semantic_end), FIELD(model, vocab_size), FIELD(model, max_positions),
+    FIELD(model, num_codebooks), FIELD(model, codebook_size), FIELD(model, norm_fast_input),
+    STRUCT(cache), FIELD(cache, layers), FIELD(cache, capacity),
+    STRUCT(cut), FIELD(cut, limit), FIELD(cut, temperature), FIELD(cut, count), FIELD(cut, limit_stride),
+    FIELD(cut, temperature_stride),
+    STRUCT(sampling), FIELD(sampling, normal), FIELD(sampling, high), FIELD(sampling, noise), FIELD(sampling, recent),
+    FIELD(sampling, ras), FIELD(sampling, end_allowed), FIELD(sampling, noise_size), FIELD(sampling, window),
+    {NULL, 0, 0},
+};
 
-static inline lanes load(const float *x) { return *(const lanes *)x; }
-
-static inline void store(float *x, lanes value) { *(lanes *)x = value; }
-
-/* LANES float16 numbers as float32. */
-static inline lanes widen(const uint16_t *x) {
-    lanes wide;
-#if defined(__AVX512F__)
-    wide = (lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)x));
-#elif defined(__F16C__)
-    for (int i = 0; i < LANES; i += 8)
-        _mm256_storeu_ps((float *)&wide + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
-#elif defined(__aarch64__)
-    for (int i = 0; i < LANES; i += 4)
-        vst1q_f32((float *)&wide + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i))));
-#else
-    for (int i = 0; i < LANES; i++) {
-        _Float16 value;
-        memcpy(&value, x + i, sizeof value);
-        wide[i] = (float)value;
-    }
-#endif
-    return wide;
-}
-
-static inline float sum_of(lanes x) {
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) x[i] += x[i + half];
-    return x[0];
-}
-
-static float dot(const float *a, const float *b, int size) {
-    lanes sums = {0};
-    int i = 0;
-    for (; i + LANES <= size; i += LANES) sums += load(a + i) * load(b + i);
-    float sum = sum_of(sums);
-    for (; i < size; i++) sum += a[i] * b[i];
-    return sum;
-}
-
-static void add(float *restrict x, const float *restrict y, int size) {
-    for (int i = 0; i < size; i++) x[i] += y[i];
-}
-
-static void rms_norm(const float *x, const float *gain, float eps, int size, float *out) {
-    const float scale = 1.0f / sqrtf(dot(x, x, size) / (float)size + eps);
-    for (int i = 0; i < size; i++) out[i] = x[i] * scale * gain[i];
-}
-
-/* Products. y has rows of padded(num_out); ROWS and HALF are constants where this is inlined. */
-
-static inline __attribute__((always_inline)) void
-product_tile(const int ROWS, const int HALF, const struct matrix *m, int tile, const float *x, float *y) {
-    const int num_in = m->num_in, width = padded(m->num_out);
-    const size_t start = (size_t)tile * num_in * TILE;
-    lanes sums[4][TILE / LANES] = {{{0}}};
-    for (int k = 0; k < num_in; k++) {
-#pragma GCC unroll 4
-        for (int j = 0; j < TILE / LANES; j++) {
-            const size_t at = start + (size_t)k * TILE + j * LANES;
-            const lanes weights = HALF ? widen((const uint16_t *)m->weights + at) : load((const float *)m->weights + at);
-#pragma GCC unroll 4
-            for (int row = 0; row < ROWS; row++) sums[row][j] += weights * x[(size_t)row * num_in + k];
-        }
-    }
-    for (int row = 0; row < ROWS; row++)
-        for (int j = 0; j < TILE / LANES; j++) {
-            const int at = tile * TILE + j * LANES;
-            lanes sum = sums[row][j] * m->factor;
-            if (m->bias) sum += load(m->bias + at);
-            store(y + (size_t)row * width + at, sum);
-        }
-}
-
-#define PRODUCT(ROWS)                                                                                                  \
-    for (; row + ROWS <= n; row += ROWS) {                                                                             \
-        const float *from = x + (size_t)row * m->num_in;                                                               \
-        float *to = y + (size_t)row * padded(m->num_out);                                                              \
-        for (int tile = 0; tile < tiles; tile++)                                                                       \
-            m->half ? product_tile(ROWS, 1, m, tile, from, to) : product_tile(ROWS, 0, m, tile, from, to);             \
-    }
-
-/* x [n][num_in] → y [n][padded(num_out)] */
-static void product(const struct matrix *m, int n, const float *x, float *y) {
-    const int tiles = padded(m->num_out) / TILE;
-    int row = 0;
-    PRODUCT(4)
-    PRODUCT(2)
-    PRODUCT(1)
-}
+const struct place *layout(void) { return LAYOUT; }
 
 /* Transformer blocks */
 

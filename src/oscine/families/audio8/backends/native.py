@@ -1,42 +1,36 @@
 """Steps of a small dense model in two compiled calls instead of hundreds of torch's (`native.c`).
 
-The same formulas as `DualAR.advance` and `FrameDrawer`, which stay the path to compare with and the one that runs
-where there is no compiled library. It is made when oscine is installed on a machine with a C compiler
-(`hatch_build.py`); `OSCINE_NATIVE=0` in the environment leaves it unused.
+The same formulas as `EagerBackend`, which stays the path to compare with and the one that runs where there is no
+compiled library.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_float, c_int32, c_int64, c_void_p
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oscine.families.audio8.backends.protocol import SamplingRows
 from oscine.families.audio8.cache import SlowCache
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.dense import Attention, Block, RopeTable
-from oscine.families.audio8.frame import SamplingRows
 from oscine.families.audio8.model import DualAR
-from oscine.layers.exact import ExactRule
-from oscine.layers.half import half_scale
+from oscine.kernels import compiled
+from oscine.kernels.compiled import Interface, Keeper, Matrix
 from oscine.layers.norm import RMSNorm
+from oscine.runtime.exact import ExactRule
 from oscine.runtime.sampling import Truncation
 
-INTERFACE = 1
-"""What `interface()` of a library must answer; counted up with every change to the structs or calls."""
+STEM = Path(__file__).with_name("libnative")
+"""The libraries' path without the suffix for the processor."""
 
-TILE = 64
 MAX_WEIGHTS = 32 * 10**6
 """Models with more weights in their products are bound by memory, and threads help them more."""
-
-LIBRARIES = {"AVX512": ("_avx512", "_avx2", ""), "AVX2": ("_avx2", "")}
-"""The suffixes of the libraries to try, by what torch finds the processor can do."""
 
 _ERRORS: dict[int, Exception] = {
     1: MemoryError("no memory for a step"),
@@ -44,21 +38,10 @@ _ERRORS: dict[int, Exception] = {
 }
 
 
-class _Matrix(Structure):
-    _fields_ = (
-        ("weights", c_void_p),
-        ("bias", c_void_p),
-        ("factor", c_float),
-        ("half", c_int32),
-        ("num_in", c_int32),
-        ("num_out", c_int32),
-    )
-
-
 class _Block(Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("attention_norm", "ffn_norm", "q_gain", "k_gain")),
-        *((name, _Matrix) for name in ("wqkv", "wo", "w1", "w2", "w3")),
+        *((name, Matrix) for name in ("wqkv", "wo", "w1", "w2", "w3")),
     )
 
 
@@ -76,7 +59,7 @@ class _Model(Structure):
     _fields_ = (
         ("slow", _Stack),
         ("fast", _Stack),
-        *((name, _Matrix) for name in ("semantic", "codes", "project")),
+        *((name, Matrix) for name in ("semantic", "codes", "project")),
         *((name, c_void_p) for name in ("tokens", "code_tables", "fast_codes")),
         *((name, c_int64) for name in ("semantic_begin", "semantic_end", "vocab_size", "max_positions")),
         *((name, c_int32) for name in ("num_codebooks", "codebook_size", "norm_fast_input")),
@@ -104,22 +87,41 @@ class _Sampling(Structure):
     )
 
 
-class NativeSteps:
-    """The compiled steps of one model, whose parameters are not to change afterwards."""
+INTERFACE = Interface(
+    number=2,  # counted up with every change to the calls
+    structs=(
+        ("matrix", Matrix),
+        ("block", _Block),
+        ("stack", _Stack),
+        ("model", _Model),
+        ("cache", _Cache),
+        ("cut", _Cut),
+        ("sampling", _Sampling),
+    ),
+    calls={
+        "advance": [c_void_p, c_void_p, c_int32, c_int32, *[c_void_p] * 5],
+        "frame": [c_void_p, c_void_p, c_int32, *[c_void_p] * 3],
+    },
+)
+
+
+class NativeBackend:
+    """The compiled steps of one model."""
 
     rule = ExactRule(min_rows=1, max_rows=256, width_multiple=1, width_block=1)
     """A row's result is the same bits in any company, at any width."""
 
     def __init__(self, model: DualAR, library: ctypes.CDLL) -> None:
+        self.model = model
         self._library = library
         self._dim, self._columns = model.config.dim, model.config.num_codebooks + 1
-        self._kept: list[object] = []  # what the structs point at
-        self._model = self._describe(model)
+        self._kept = Keeper()  # holds what the structs point at
+        self._described = self._describe(model)
 
     def advance(
         self, columns: Tensor, positions: Tensor, cache: SlowCache, rows: slice, width: int
     ) -> tuple[Tensor, Tensor]:
-        """As `DualAR.advance`, for several rows of one column or one row of several."""
+        """As `Backend.advance`."""
         count, time = positions.shape
         assert count == 1 or time == 1
         tokens, wanted = count * time, count
@@ -129,13 +131,13 @@ class NativeSteps:
         layers = (c_void_p * len(cache.kv.layers))(*(layer.data_ptr() for layer in cache.kv.layers))
         where = _Cache(layers, cache.kv.capacity)
         tensors = (flat, own_rows, places, final, fast_hidden)
-        _check(self._library.advance(byref(self._model), byref(where), tokens, wanted, *map(_address, tensors)))
+        _check(self._library.advance(byref(self._described), byref(where), tokens, wanted, *map(_address, tensors)))
         return final, fast_hidden
 
     def draw(
         self, final: Tensor, fast_hidden: Tensor, rows: SamplingRows, parts: Sequence[int] | None = None
     ) -> Tensor:
-        """As `FrameDrawer`."""
+        """As `Backend.draw`."""
         count = final.shape[0]
         final, fast_hidden = final.contiguous(), fast_hidden.contiguous()
         noise, recent, ras = rows.noise, rows.recent, rows.ras
@@ -144,7 +146,7 @@ class NativeSteps:
             _check_rows(tensor, count)
         has_window = recent.shape[1] > 0
         sampling = _Sampling(
-            _cut_of(rows.cut, count),
+            _cut_of(rows.normal, count),
             _cut_of(rows.high if has_window else None, count),
             _address(noise),
             _address(recent),
@@ -155,7 +157,7 @@ class NativeSteps:
         )
         drawn = torch.empty(count, self._columns + 1, dtype=torch.long)
         tensors = (final, fast_hidden, drawn)
-        _check(self._library.frame(byref(self._model), byref(sampling), count, *map(_address, tensors)))
+        _check(self._library.frame(byref(self._described), byref(sampling), count, *map(_address, tensors)))
         return drawn
 
     # The structs
@@ -166,12 +168,12 @@ class NativeSteps:
         return _Model(
             self._stack(model.layers, model.slow_rope, model.norm, config.dim),
             self._stack(model.fast_layers, model.fast_rope, model.fast_norm, config.fast_dim),
-            self._matrix(model.compact_table()),
+            self._kept.matrix(model.compact_table()),
             self._linear(model.fast_output),
-            _Matrix() if project is None else self._linear(project),
-            self._floats(model.embeddings.weight),
-            self._floats(model.codebook_embeddings.weight),
-            self._floats(model.fast_embeddings.weight),
+            Matrix() if project is None else self._linear(project),
+            self._kept.floats(model.embeddings.weight),
+            self._kept.floats(model.codebook_embeddings.weight),
+            self._kept.floats(model.fast_embeddings.weight),
             config.semantic_begin_id,
             config.semantic_end_id,
             config.vocab_size,
@@ -183,13 +185,12 @@ class NativeSteps:
 
     def _stack(self, layers: nn.ModuleList, rope: RopeTable, norm: RMSNorm, dim: int) -> _Stack:
         blocks = [layer for layer in layers if isinstance(layer, Block)]
-        described = (_Block * len(blocks))(*map(self._block, blocks))
-        self._kept.append(described)
+        described = self._kept.array(_Block, [self._block(block) for block in blocks])
         attention, mlp = blocks[0].attention, blocks[0].feed_forward
         return _Stack(
             described,
-            self._floats(torch.view_as_real(rope.turns_on(torch.device("cpu")))),
-            self._floats(norm.weight),
+            self._kept.floats(torch.view_as_real(rope.complex_on(torch.device("cpu")))),
+            self._kept.floats(norm.weight),
             norm.eps,
             len(blocks),
             dim,
@@ -203,45 +204,26 @@ class NativeSteps:
         attention: Attention = block.attention
         mlp = block.feed_forward
         return _Block(
-            self._floats(block.attention_norm.weight),
-            self._floats(block.ffn_norm.weight),
-            None if attention.q_norm is None else self._floats(attention.q_norm.weight),
-            None if attention.k_norm is None else self._floats(attention.k_norm.weight),
+            self._kept.floats(block.attention_norm.weight),
+            self._kept.floats(block.ffn_norm.weight),
+            None if attention.q_norm is None else self._kept.floats(attention.q_norm.weight),
+            None if attention.k_norm is None else self._kept.floats(attention.k_norm.weight),
             *map(self._linear, (attention.wqkv, attention.wo, mlp.w1, mlp.w2, mlp.w3)),
         )
 
-    def _linear(self, layer: nn.Module) -> _Matrix:
+    def _linear(self, layer: nn.Module) -> Matrix:
         assert isinstance(layer, nn.Linear)
-        return self._matrix(layer.weight, layer.bias)
-
-    def _matrix(self, weight: Tensor, bias: Tensor | None = None) -> _Matrix:
-        """Weights [out, in] as [tile, in, TILE], in half precision where nothing is lost by it."""
-        weight = weight.detach()
-        num_out, num_in = weight.shape
-        scale = half_scale(weight)
-        stored = weight if scale is None else (weight * scale).half()
-        tiles = F.pad(stored, (0, 0, 0, -num_out % TILE)).view(-1, TILE, num_in).transpose(1, 2).contiguous()
-        padded = None if bias is None else self._floats(F.pad(bias.detach(), (0, -num_out % TILE)))
-        return _Matrix(
-            self._keep(tiles), padded, 1.0 if scale is None else 1 / scale, int(scale is not None), num_in, num_out
-        )
-
-    def _floats(self, tensor: Tensor) -> int:
-        return self._keep(tensor.detach().float().contiguous())
-
-    def _keep(self, tensor: Tensor) -> int:
-        self._kept.append(tensor)
-        return tensor.data_ptr()
+        return self._kept.matrix(layer.weight, layer.bias)
 
 
-def native_steps(model: DualAR) -> NativeSteps | None:
-    """The compiled steps of a model, before anything changed its layers; None where there are none for it."""
+def native_backend(model: DualAR) -> NativeBackend | None:
+    """The compiled steps of a model whose layers are those it was built with; None where there are none for it."""
     library = load_library()
     config = model.config
     fits = config.hybrid is None and model.device.type == "cpu" and model.dtype == torch.float32
     if library is None or not fits or num_weights(config) > MAX_WEIGHTS:
         return None
-    return NativeSteps(model, library)
+    return NativeBackend(model, library)
 
 
 def num_weights(config: LMConfig) -> int:
@@ -263,24 +245,8 @@ def num_weights(config: LMConfig) -> int:
 
 @functools.cache
 def load_library() -> ctypes.CDLL | None:
-    """The compiled library for this processor; None where there is none, or it is of another version of this file."""
-    if os.environ.get("OSCINE_NATIVE") == "0":
-        return None
-    suffixes = LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("",))
-    return next(filter(None, map(open_library, suffixes)), None)
-
-
-def open_library(suffix: str) -> ctypes.CDLL | None:
-    """One of the libraries; None where it is missing, for another system or of another version."""
-    try:
-        library = ctypes.CDLL(str(Path(__file__).with_name(f"libnative{suffix}.so")))
-        if library.interface() != INTERFACE:
-            return None
-        library.advance.argtypes = [c_void_p, c_void_p, c_int32, c_int32, *[c_void_p] * 5]
-        library.frame.argtypes = [c_void_p, c_void_p, c_int32, *[c_void_p] * 3]
-    except (OSError, AttributeError):
-        return None
-    return library
+    """The compiled library for this processor; None where there is none that fits."""
+    return compiled.load_library(STEM, INTERFACE)
 
 
 def _cut_of(cut: Truncation | None, rows: int) -> _Cut:

@@ -1,6 +1,6 @@
-"""Products with half-precision weights on a CPU that has no units for them: the weights are widened as they are used.
+"""Linear layers with half-precision weights on a CPU without units for them: weights are upcast as they are used.
 
-Such a CPU multiplies bfloat16 several times slower than float32. Widening a block of weights that stays in its cache,
+Such a CPU multiplies bfloat16 several times slower than float32. Upcasting a block of weights that stays in its cache,
 then multiplying in float32, costs little beside a product of many rows, and no memory to speak of.
 """
 
@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 FEWEST_ROWS = 16
-"""Rows from which widening pays; below, reading the weights is what takes the time."""
+"""Rows from which upcasting pays; below, reading the weights is what takes the time."""
 BLOCK_VALUES = 2**19
-"""Weights widened at a time: 2 MB in float32."""
+"""Weights upcast at a time: 2 MB in float32."""
 UNITS = {torch.bfloat16: ("avx512_bf16", "amx_bf16"), torch.float16: ("avx512_fp16", "amx_fp16")}
 
 
-class WideLinear(nn.Linear):
+class UpcastLinear(nn.Linear):
     """Stands where an `nn.Linear` stood, with the same parameters; sums are float32, the result is of x's dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -29,13 +29,13 @@ class WideLinear(nn.Linear):
         return (out if self.bias is None else out.add_(self.bias)).to(x.dtype)
 
 
-def widen_products(module: nn.Module) -> int:
-    """Makes a `WideLinear` of each linear layer of `module` whose weights this machine multiplies slowly; how many."""
+def to_upcast_linear(module: nn.Module) -> int:
+    """Replaces the linear layers of `module` whose weights this machine multiplies slowly; how many there were."""
     count = 0
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear) and not isinstance(child, WideLinear) and is_slow(child.weight):
-                made = WideLinear(child.in_features, child.out_features, bias=child.bias is not None, device="meta")
+            if isinstance(child, nn.Linear) and not isinstance(child, UpcastLinear) and is_slow(child.weight):
+                made = UpcastLinear(child.in_features, child.out_features, bias=child.bias is not None, device="meta")
                 made.weight, made.bias = child.weight, child.bias
                 setattr(parent, name, made.train(child.training))
                 count += 1

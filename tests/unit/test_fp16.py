@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from oscine.layers import half
-from oscine.layers.half import HalfLinear, half_matrix, hold_half, kernels_work
+from oscine.kernels import fp16
+from oscine.kernels.fp16 import Fp16Linear, fp16_matrix, kernels_work, to_fp16_weights
 
 needs_kernels = pytest.mark.skipif(not kernels_work(), reason="torch has no float16 products (FBGEMM) here")
 
@@ -25,7 +25,7 @@ def test_a_product_is_that_of_the_weights_and_a_row_is_the_same_in_any_company(
 ) -> None:
     weight = weights(num_in, num_out, dtype)
     bias = torch.randn(num_out, generator=torch.Generator().manual_seed(1))
-    matrix = half_matrix(weight, bias)
+    matrix = fp16_matrix(weight, bias)
     assert matrix is not None
     x = torch.randn(70, num_in, generator=torch.Generator().manual_seed(2))
     together = matrix(x)
@@ -43,21 +43,21 @@ def test_a_product_is_that_of_the_weights_and_a_row_is_the_same_in_any_company(
 @needs_kernels
 def test_short_and_threaded_calls_agree() -> None:
     weight, x = weights(300, 500, torch.float16), torch.randn(5, 300)
-    assert torch.equal(half._packed_short(weight)(x), half._packed_threaded(weight)(x))
+    assert torch.equal(fp16._packed_short(weight)(x), fp16._packed_threaded(weight)(x))
 
 
 def test_weights_that_need_rounding_stay_as_they_are() -> None:
-    assert half_matrix(torch.randn(64, 64, generator=torch.Generator().manual_seed(0))) is None
-    assert half_matrix(torch.tensor([[1.0, 2.0**-60]])) is None
-    assert half_matrix(torch.tensor([[1.0, float("inf")]])) is None
-    assert half_matrix(torch.tensor([[1.0, float("nan")]])) is None
-    assert half_matrix(torch.ones(4, 4, dtype=torch.bfloat16)) is None
+    assert fp16_matrix(torch.randn(64, 64, generator=torch.Generator().manual_seed(0))) is None
+    assert fp16_matrix(torch.tensor([[1.0, 2.0**-60]])) is None
+    assert fp16_matrix(torch.tensor([[1.0, float("inf")]])) is None
+    assert fp16_matrix(torch.tensor([[1.0, float("nan")]])) is None
+    assert fp16_matrix(torch.ones(4, 4, dtype=torch.bfloat16)) is None
 
 
 @needs_kernels
 def test_small_and_large_bfloat16_weights_fit_by_a_power_of_two() -> None:
     weight = torch.tensor([[3.0 * 2**20, -1.0], [7.0, 2.0**-14]])
-    matrix = half_matrix(weight)
+    matrix = fp16_matrix(weight)
     assert matrix is not None
     assert matrix.factor is not None
     assert torch.equal(matrix(torch.eye(2)), weight.t())
@@ -68,8 +68,8 @@ def test_only_layers_that_lose_nothing_are_replaced() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 6), nn.LayerNorm(6))
     model[0].weight.data, model[0].bias.data = torch.eye(8), torch.ones(8)
     before = model[1]
-    assert hold_half(model) == 1
-    assert isinstance(model[0], HalfLinear)
+    assert to_fp16_weights(model) == 1
+    assert isinstance(model[0], Fp16Linear)
     assert (model[0].in_features, model[0].out_features) == (8, 8)
     assert model[1] is before
     x = torch.randn(3, 8)
@@ -77,20 +77,20 @@ def test_only_layers_that_lose_nothing_are_replaced() -> None:
 
 
 def test_without_the_kernels_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half, "kernels_work", lambda: False)
-    assert half_matrix(torch.eye(4)) is None
+    monkeypatch.setattr(fp16, "kernels_work", lambda: False)
+    assert fp16_matrix(torch.eye(4)) is None
 
 
 def test_kernels_that_are_missing_or_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels_work.cache_clear()
-    monkeypatch.setattr(half, "_packed_short", lambda weight: lambda x: x @ weight.t() + 1)
+    monkeypatch.setattr(fp16, "_packed_short", lambda weight: lambda x: x @ weight.t() + 1)
     assert not kernels_work()
     kernels_work.cache_clear()
 
     def missing(weight: Tensor) -> object:
         raise RuntimeError("not built with FBGEMM")
 
-    monkeypatch.setattr(half, "_packed_short", missing)
+    monkeypatch.setattr(fp16, "_packed_short", missing)
     assert not kernels_work()
     monkeypatch.undo()
     kernels_work.cache_clear()

@@ -24,7 +24,7 @@ LARGE = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HalfMatrix:
+class Fp16Matrix:
     """A linear map from packed weights: `factor` (a power of two, None for 1) times what `multiply` gives."""
 
     multiply: Callable[[Tensor], Tensor]
@@ -39,10 +39,10 @@ class HalfMatrix:
         return out if self.bias is None else out.add_(self.bias)
 
 
-class HalfLinear(nn.Module):
+class Fp16Linear(nn.Module):
     """Stands where an `nn.Linear` stood; for inference only."""
 
-    def __init__(self, matrix: HalfMatrix, num_in: int, num_out: int) -> None:
+    def __init__(self, matrix: Fp16Matrix, num_in: int, num_out: int) -> None:
         super().__init__()
         self.matrix = matrix
         self.in_features = num_in
@@ -58,19 +58,19 @@ class HalfLinear(nn.Module):
         return self.matrix(x)
 
 
-def hold_half(module: nn.Module) -> int:
-    """Replaces the linear layers of `module` that lose nothing by it with `HalfLinear`; how many there were."""
+def to_fp16_weights(module: nn.Module) -> int:
+    """Replaces the linear layers of `module` that lose nothing by it with `Fp16Linear`; how many there were."""
     count = 0
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            matrix = half_matrix(child.weight, child.bias) if isinstance(child, nn.Linear) else None
+            matrix = fp16_matrix(child.weight, child.bias) if isinstance(child, nn.Linear) else None
             if isinstance(child, nn.Linear) and matrix is not None:
-                setattr(parent, name, HalfLinear(matrix, child.in_features, child.out_features))
+                setattr(parent, name, Fp16Linear(matrix, child.in_features, child.out_features))
                 count += 1
     return count
 
 
-def half_matrix(weight: Tensor, bias: Tensor | None = None) -> HalfMatrix | None:
+def fp16_matrix(weight: Tensor, bias: Tensor | None = None) -> Fp16Matrix | None:
     """The map `x weightᵀ + bias` from weights float32 [out, in] in half precision.
 
     None where it would not be the same: weights that need rounding, are not float32 on the CPU, or a machine without
@@ -79,14 +79,14 @@ def half_matrix(weight: Tensor, bias: Tensor | None = None) -> HalfMatrix | None
     if weight.dtype != torch.float32 or weight.device.type != "cpu" or not kernels_work():
         return None
     weight, bias = weight.detach(), None if bias is None else bias.detach()
-    scale = half_scale(weight)
+    scale = fp16_scale(weight)
     if scale is None:
         return None
     factor = None if scale == 1 else 1 / scale
-    return HalfMatrix(multiply=_packed(weight * scale), factor=factor, bias=bias)
+    return Fp16Matrix(multiply=_packed(weight * scale), factor=factor, bias=bias)
 
 
-def half_scale(weight: Tensor) -> float | None:
+def fp16_scale(weight: Tensor) -> float | None:
     """The power of two with which float32 weights are float16 numbers, 1 if they are already; None if there is none."""
     largest = float(weight.abs().max())
     if not largest < math.inf:

@@ -7,7 +7,7 @@ loaded (`check_exact`), with a slower rule that holds everywhere when they fail:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,11 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oscine.layers.half import half_matrix
+from oscine.kernels.fp16 import fp16_matrix
+from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import rms_norm
-
-VECTOR_LOOP = 64
-"""Values that one round of a vectorised loop takes at most; what is left at the end of a tensor is done one by one."""
 
 PROBED_ROWS = (*range(1, 17), 20, 24, 32)
 """Row counts tried; two that agree are taken to agree with those between them."""
@@ -74,17 +72,6 @@ class ExactRule:
         return [rows // parts + (part < rows % parts) for part in range(parts)]
 
 
-def in_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """An elementwise function of x [row, ..., width], the same bits wherever in the batch a row stands.
-
-    exp, log and their kin are computed by other means at the end of a tensor than in its midst; rows whose width is a
-    whole number of rounds have no such end. Sums, products and square roots need no such care.
-    """
-    width = x.shape[-1]
-    extra = -width % VECTOR_LOOP
-    return function(F.pad(x, (0, extra)))[..., :width] if extra else function(x)
-
-
 def fixed_rule(*, slots: int, capacity: int, reason: str) -> ExactRule:
     """The rule that needs no facts: always `slots` rows and the full `capacity` of keys."""
     return ExactRule(
@@ -104,7 +91,7 @@ def check_exact(
 ) -> ExactRule:
     """The rule that holds here for products of the sizes `linears` (in, out) and attention (kv heads, group, head dim).
 
-    `halves` are the sizes of products whose weights are held in half precision (`oscine.layers.half`). Measures on
+    `halves` are the sizes of products whose weights are held in half precision (`oscine.kernels.fp16`). Measures on
     random data, `torch.equal` being the judge: which row counts give equal rows for all sizes, and whether a masked
     tail of keys changes nothing. Where either fails it gives way to the fixed shape of `slots` rows or `capacity`
     keys. On an accelerator no promise of equal bits is made: rows are not padded.
@@ -148,9 +135,9 @@ def _probe_products(
     for is_half, num_in, num_out in sorted([(False, *size) for size in linears] + [(True, *size) for size in halves]):
         x = torch.randn(1, num_in, generator=generator).to(dtype).repeat(PROBED_ROWS[-1], 1)
         weight = torch.randn(num_out, num_in, generator=generator).to(dtype)
-        product = (half_matrix(weight.half().float()) if is_half else None) or partial(F.linear, weight=weight)
+        product = (fp16_matrix(weight.half().float()) if is_half else None) or partial(F.linear, weight=weight)
         gain = torch.ones_like(x[0])
-        outputs = [in_rows(F.silu, product(rms_norm(x[:rows], gain, 1e-6))) for rows in PROBED_ROWS]
+        outputs = [pad_to_vector_width(F.silu, product(rms_norm(x[:rows], gain, 1e-6))) for rows in PROBED_ROWS]
         results.append([y[0] if torch.equal(y, y[:1].expand_as(y)) else y[0] * float("nan") for y in outputs])
     return results
 

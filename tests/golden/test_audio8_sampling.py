@@ -13,7 +13,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from oscine.compat import audio8_sampling as sampling
-from oscine.runtime.sampling import gumbel_argmax
+from oscine.runtime.sampling import gumbel_argmax, pick, rank, truncation
 
 FILES = "audio8/sampling*.safetensors"
 PARAMETERS = ("temperature", "top_k", "top_p", "do_sample", "ras_temperature", "ras_top_p", "num_semantic_ids")
@@ -138,9 +138,14 @@ def test_named_parts_of_the_repetition_case(golden_root: Path) -> None:
         if not named or "ras_normal" not in data:
             pytest.skip(f"{path.name} stores no parts of ras_out")
         case = resolve(named[0], cases)
-        logits, common = data[case["logits"]], {"top_k": case["top_k"]}
-        normal, high = data["ras_uniform_normal"], data["ras_uniform_high"]
-        drawn = sampling.draw(logits, normal, temperature=case["temperature"], top_p=case["top_p"], **common)
-        again = sampling.draw(logits, high, temperature=case["ras_temperature"], top_p=case["ras_top_p"], **common)
-        assert torch.equal(drawn, data["ras_normal"].long())
-        assert torch.equal(again, data["ras_high"].long())
+        logits = data[case["logits"]]
+        for name, prefix in (("normal", ""), ("high", "ras_")):
+            kept = truncation(
+                logits.shape[-1],
+                logits.device,
+                top_k=case["top_k"],
+                top_p=case[f"{prefix}top_p"],
+                temperature=case[f"{prefix}temperature"],
+            )
+            drawn = pick(rank(logits), data[f"ras_uniform_{name}"], kept)
+            assert torch.equal(drawn, data[f"ras_{name}"].long())

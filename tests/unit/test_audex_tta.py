@@ -80,6 +80,17 @@ def test_move_directions_may_be_enum_members_and_others_are_refused() -> None:
         masker.update_state(update(moved=[(0, 1, "SIDEWAYS")]))
 
 
+def test_a_row_whose_list_has_shrunk_is_left_alone_until_it_has_grown_again() -> None:
+    """An engine that takes a request back cuts its list short of the start marker that was seen in it."""
+    masker, output = processor(), [3, 7, 10]
+    masker.update_state(update(added=[added(0, output, start_in_prompt=False)]))
+    assert masker.apply(torch.zeros(1, 32)).isfinite().nonzero()[:, 1].tolist() == PHASES[1]
+    del output[1:]
+    assert masker.apply(torch.zeros(1, 32)).isfinite().all()
+    output += [7, 10, 12]
+    assert masker.apply(torch.zeros(1, 32)).isfinite().nonzero()[:, 1].tolist() == PHASES[2]
+
+
 def test_masks_follow_a_change_of_width() -> None:
     masker = processor()
     masker.update_state(update(added=[added(0, [])]))

@@ -8,17 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oscine.compat import audio8_sampling as sampling
 from oscine.compat.audio8_sampling import (
     SAMPLING_EPS,
-    draw,
-    draw_semantic,
     filter_top_k_top_p,
     gumbel_argmax_sample,
     ras_sample_batch,
     ras_sample_semantic,
     sample_scores,
 )
+from oscine.runtime import sampling as engine
 
 seeds = st.integers(0, 2**31)
 
@@ -62,7 +60,7 @@ def test_top_p_of_one_cuts_nothing_even_when_the_sum_exceeds_one() -> None:
     exceeding = 0
     for seed in range(40):
         logits = torch.randn(2, 4097, generator=torch.Generator().manual_seed(seed)) * 2
-        exceeding += int((sampling.rank(logits).cumulative > 1).any())
+        exceeding += int((logits.sort(descending=True).values.softmax(-1).cumsum(-1) > 1).any())
         assert torch.equal(filter_top_k_top_p(logits, torch.zeros(2), torch.ones(2)), logits)
     assert exceeding > 0
 
@@ -133,19 +131,88 @@ def test_batch_is_the_row_by_row_definition(
 def test_drawing_with_given_noise_does_not_depend_on_the_batch(seed: int, rows: int, ids: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, ids, generator=generator) * 2
-    noise = torch.rand(2, rows, ids, generator=generator)
-    recent = torch.randint(-1, ids, (rows, 5), generator=generator)
+    noise = torch.rand(rows, ids, generator=generator)
     per_row = {name: torch.rand(rows, generator=generator) for name in ("temperature", "top_p")}
-    top_k = torch.randint(0, ids, (rows,), generator=generator)
-    common = {"ras_temperature": 1.0, "ras_top_p": 0.9, "num_semantic_ids": ids - 1}
-    whole = draw_semantic(logits, noise[0], noise[1], recent, **per_row, top_k=top_k, **common)
-    plain = draw(logits, noise[0], **per_row, top_k=top_k)
+    per_row["top_k"] = torch.randint(0, ids, (rows,), generator=generator)
+    whole = engine.pick(engine.rank(logits), noise, engine.truncation(ids, logits.device, **per_row))
     for row in range(rows):
         at = slice(row, row + 1)
-        own = {name: value[at] for name, value in per_row.items()}
-        alone = draw_semantic(logits[at], noise[0, at], noise[1, at], recent[at], **own, top_k=top_k[at], **common)
-        assert torch.equal(whole[at], alone)
-        assert torch.equal(plain[at], draw(logits[at], noise[0, at], **own, top_k=top_k[at]))
+        kept = engine.truncation(ids, logits.device, **{name: value[at] for name, value in per_row.items()})
+        assert torch.equal(whole[at], engine.pick(engine.rank(logits[at]), noise[at], kept))
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_top_k_is_kept_in_a_row_with_infinities_or_nan(value: float) -> None:
+    """The sums of such a row are NaN, which is above nothing: only the ranks say what goes."""
+    logits = torch.tensor([[0.0, value, 1.0, 2.0, -1.0], [0.0, 3.0, 1.0, 2.0, -1.0]])
+    for top_k, top_p in ((2, 0.9), (torch.tensor([2, 2]), torch.tensor([0.999, 1.0]))):
+        kept = ~filter_top_k_top_p(logits, top_k, top_p).isneginf()
+        assert not kept[:, [0, 2, 4]].any()
+        assert kept[:, 1].all()
+        assert kept[1].sum() <= 2
+
+
+def test_rows_of_nan_are_drawn_in_a_batch_as_alone() -> None:
+    logits = torch.full((3, 9), float("nan"))
+    logits[1] = torch.randn(9, generator=torch.Generator().manual_seed(0))
+    recent = torch.full((3, 2), -1)
+    options = {"temperature": 0.8, "top_k": 4, "top_p": 0.9, "ras_temperature": 1.0, "ras_top_p": 0.9}
+    batch = ras_sample_batch(
+        logits,
+        recent,
+        **options,
+        num_semantic_ids=8,
+        generators={row: torch.Generator().manual_seed(row) for row in range(3)},
+        num_reqs=3,
+    )
+    alone = [
+        ras_sample_semantic(
+            logits[row : row + 1],
+            recent[row : row + 1],
+            **options,
+            num_semantic_ids=8,
+            generator=torch.Generator().manual_seed(row),
+        )
+        for row in range(3)
+    ]
+    assert torch.equal(batch, torch.cat(alone))
+
+
+def test_float64_stays_float64_in_values_and_in_the_generator() -> None:
+    """Ids that float32 cannot tell apart are; the noise is float64, which takes more of the generator."""
+    logits = torch.tensor([[1.0, 1.0 + 1e-12, 0.0]], dtype=torch.float64)
+    assert filter_top_k_top_p(logits, 1, 1.0).argmax().item() == 1
+    assert sample_scores(logits, temperature=0.0, top_k=0, top_p=1.0).tolist() == [1]
+    scores = torch.randn(4, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    taken, expected = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
+    drawn = gumbel_argmax_sample(scores, taken)
+    noise = torch.rand(4, 7, dtype=torch.float64, generator=expected)
+    assert torch.equal(drawn, (scores.softmax(-1) / -noise.log()).argmax(-1))
+    assert torch.equal(taken.get_state(), expected.get_state())
+    options = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "ras_temperature": 1.0, "ras_top_p": 0.9}
+    one, two = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
+    recent = torch.zeros(4, 3, dtype=torch.long)
+    batch = ras_sample_batch(
+        scores, recent, **options, num_semantic_ids=6, generators=dict.fromkeys(range(4), one), num_reqs=4
+    )
+    alone = [
+        ras_sample_semantic(scores[i : i + 1], recent[i : i + 1], **options, num_semantic_ids=6, generator=two)
+        for i in range(4)
+    ]
+    assert torch.equal(batch, torch.cat(alone))
+    assert torch.equal(one.get_state(), two.get_state())
+
+
+def test_the_softmax_is_that_of_the_sorted_logits() -> None:
+    """Documented so: where a threshold meets a sum to the last bit, the order of its terms decides."""
+    for seed in range(50):
+        logits = torch.randn(1, 300, generator=torch.Generator().manual_seed(seed))
+        scores, order = logits.sort(descending=True, stable=True)
+        sums = scores.softmax(-1).cumsum(-1)
+        for rank in (1, 5, 60):
+            kept = ~filter_top_k_top_p(logits, 0, sums[:, rank].clone()).isneginf()
+            assert kept.sum() == rank + 1
+            assert kept[0, order[0, : rank + 1]].all()
 
 
 def test_cold_rows_and_scalars() -> None:

@@ -11,9 +11,9 @@ import torch
 
 from oscine import bench
 from oscine.errors import InvalidRequest
-from oscine.families.auk import AuKTransformer
+from oscine.families.auk import AuKTransformer, config
 from oscine.families.auk import bench as auk
-from oscine.families.auk.bench import DIT, VAE, _operations, from_folder
+from oscine.families.auk.bench import DIT, _operations, from_folder
 from oscine.families.auk.config import DiTConfig, ThinkerConfig, VAEConfig
 from tests.unit.auk_factory import (
     RELEASED_ARCH,
@@ -100,7 +100,7 @@ def test_random_weights_at_narrow_dimensions(
 ) -> None:
     """The command of the documentation, with narrow models in the place of the release's."""
     monkeypatch.setattr(auk, "DIT", DiTConfig.from_dict(TINY_ARCH, TINY_VAE["latent_dim"], source="tiny"))
-    monkeypatch.setattr(auk, "VAE", VAEConfig.from_dict(TINY_VAE))
+    monkeypatch.setattr(auk, "RELEASED_VAE", VAEConfig.from_dict(TINY_VAE))
     monkeypatch.setattr(auk, "THINKER", ThinkerConfig.from_dict(thinker_values(), source="tiny"))
     arguments = ["--random-weights", "--steps", "4", "--no-guidance", "--duration", "5", "--repeats", "1"]
     assert bench.main([name, *arguments, "--device", "cpu", "--dtype", "bfloat16"]) == 0
@@ -118,7 +118,7 @@ def test_flash_keeps_its_recipe(tmp_path: Path, options: dict[str, Any]) -> None
 
 def test_the_dimensions_are_the_releases() -> None:
     assert DiTConfig.from_dict(RELEASED_ARCH, 64, source="released") == DIT
-    assert VAEConfig.from_dict(RELEASED_VAE) == VAE
+    assert VAEConfig.from_dict(RELEASED_VAE) == config.RELEASED_VAE
     assert ThinkerConfig.from_dict(RELEASED_THINKER, source="released") == auk.THINKER
     with torch.device("meta"):
         dit = AuKTransformer.from_config(DIT)

@@ -92,7 +92,7 @@ class TTARVQPhaseMaskLogitsProcessor(ProcessorBase):
         rows, states = [], []
         for index, row in self._rows.items():
             position = row.position() if index < len(logits) else None
-            if position is not None:
+            if position is not None and position >= 0:  # else the list is shorter than it was, for the engine's reasons
                 rows.append(index)
                 states.append(PhaseTable.row(position, row.codec_cap))
         if self._rows and (self._table is None or self._table.forbidden.shape[1] != logits.shape[-1]):

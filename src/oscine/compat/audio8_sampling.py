@@ -1,7 +1,7 @@
-"""The documented sampling functions (AUDIO8 spec, section 7): they draw their own noise and work id by id.
+"""The documented sampling functions (AUDIO8 spec, section 7): top-k and top-p on RAW logits, then temperature, then the
+Gumbel maximum. They draw their own noise and work id by id; what the engine draws with is `oscine.runtime.sampling`.
 
-Top-k and top-p on RAW logits, then temperature, then the Gumbel maximum. What the engine draws with is
-`oscine.runtime.sampling`. Where a scalar is accepted, a tensor [row] is too.
+Where a scalar is accepted, a tensor [row] is too. Arithmetic is float32, or float64 for logits that are.
 """
 
 from __future__ import annotations
@@ -11,68 +11,41 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor
 
-from oscine.runtime.sampling import (
-    SAMPLING_EPS,
-    PerRow,
-    as_column,
-    gumbel_argmax,
-    pick,
-    rank,
-    replace_repeats,
-    truncation,
-)
+from oscine.runtime.sampling import SAMPLING_EPS, PerRow, as_column, gumbel_argmax, replace_repeats
 
-
-def draw(logits: Tensor, uniform: Tensor, *, temperature: PerRow, top_k: PerRow, top_p: PerRow) -> Tensor:
-    """One id a row with given noise [row, id]; rows whose temperature is below SAMPLING_EPS get the best → [row]."""
-    kept = truncation(logits.shape[-1], logits.device, top_k=top_k, top_p=top_p, temperature=temperature)
-    return pick(rank(logits), uniform, kept)
-
-
-def draw_semantic(
-    logits: Tensor,
-    normal_uniform: Tensor,
-    high_uniform: Tensor,
-    recent: Tensor,
-    *,
-    temperature: PerRow,
-    top_k: PerRow,
-    top_p: PerRow,
-    ras_temperature: PerRow,
-    ras_top_p: PerRow,
-    num_semantic_ids: int | None,
-    ras: Tensor | None = None,
-) -> Tensor:
-    """Repetition-aware draw with given noise: an id found in `recent` [row, window] gives way to a second draw → [row].
-
-    Ids from `num_semantic_ids` on (end of speech) never give way. `ras` bool [row] switches the rule off where False.
-    """
-    ranking, size = rank(logits), logits.shape[-1]
-    normal = truncation(size, logits.device, top_k=top_k, top_p=top_p, temperature=temperature)
-    high = truncation(size, logits.device, top_k=top_k, top_p=ras_top_p, temperature=ras_temperature)
-    drawn, again = pick(ranking, normal_uniform, normal), pick(ranking, high_uniform, high)
-    return replace_repeats(drawn, again, recent, num_semantic_ids, ras)
+__all__ = [
+    "SAMPLING_EPS",
+    "filter_top_k_top_p",
+    "gumbel_argmax_sample",
+    "ras_sample_batch",
+    "ras_sample_semantic",
+    "sample_scores",
+]
 
 
 def filter_top_k_top_p(logits: Tensor, top_k: PerRow, top_p: PerRow) -> Tensor:
-    """Logits [row, id] with removed entries at -inf, the others unchanged; see `truncation` for the rule.
+    """Logits [row, id] with removed entries at -inf, the others unchanged.
 
-    Raises ValueError if logits is not 2-D.
+    Rank r of the descending order goes when the probability up to and with it exceeds top_p, or r >= top_k; rank 0
+    always stays. top_k <= 0 and top_p >= 1 remove nothing, even where rounding carries the sum above 1. Raises
+    ValueError if logits is not 2-D.
     """
     if logits.dim() != 2:
         raise ValueError(f"logits must be [row, id], got shape {list(logits.shape)}")
-    if _cuts_nothing(top_k, top_p):
+    if not isinstance(top_k, Tensor) and not isinstance(top_p, Tensor) and top_k <= 0 and top_p >= 1:
         return logits
-    ranking = rank(logits)
-    removed = ranking.cumulative > truncation(logits.shape[-1], logits.device, top_k=top_k, top_p=top_p).limit
-    by_id = torch.zeros_like(removed).scatter(-1, ranking.order, removed)
-    return logits.masked_fill(by_id, float("-inf"))
+    scores, order = torch.sort(_wide(logits), dim=-1, descending=True, stable=True)
+    cumulative = scores.softmax(dim=-1).cumsum(dim=-1)
+    k, p = as_column(top_k, logits.device, torch.long), as_column(top_p, logits.device, cumulative.dtype)
+    ranks = torch.arange(logits.shape[-1], device=logits.device)
+    removed = ((p < 1) & (cumulative > p)) | ((k > 0) & (ranks >= k))  # apart, since sums may be NaN
+    removed[:, 0] = False
+    return logits.masked_fill(torch.zeros_like(removed).scatter(-1, order, removed), float("-inf"))
 
 
 def gumbel_argmax_sample(scores: Tensor, generator: Generator | None = None) -> Tensor:
     """One id a row drawn from softmax(scores) [row, id] → int64 [row]; takes row * id uniforms."""
-    wide = scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
-    return gumbel_argmax(wide, _uniform(wide, generator))
+    return gumbel_argmax(_wide(scores), _uniform(scores, generator))
 
 
 def sample_scores(
@@ -89,10 +62,8 @@ def sample_scores(
     `do_sample` False, or one temperature for all below SAMPLING_EPS: the best candidate, no noise taken. A tensor of
     temperatures takes noise for all rows, and gives the best where one is below SAMPLING_EPS.
     """
-    filtered = filter_top_k_top_p(logits.float(), top_k, top_p)
-    if not do_sample or (not isinstance(temperature, Tensor) and temperature < SAMPLING_EPS):
-        return filtered.argmax(dim=-1)
-    return _draw_filtered(filtered, _uniform(filtered, generator), temperature)
+    noise = _uniform(logits, generator) if do_sample and _takes_noise(temperature) else None
+    return _drawn(logits, noise, temperature, top_k, top_p)
 
 
 def ras_sample_semantic(
@@ -140,47 +111,43 @@ def ras_sample_batch(
     Noise is drawn row by row, in the order and number of the row-by-row definition; the rest is one pass over the
     batch, with equal results.
     """
-    history = recent_ids is not None and recent_ids.numel() > 0
-    logits = logits[:num_reqs].float()
-    noisy = _takes_noise(temperature), history and _takes_noise(ras_temperature)
-    rows: tuple[list[Tensor], list[Tensor]] = ([], [])
+    logits = logits[:num_reqs]
+    history = None if recent_ids is None or recent_ids.numel() == 0 else recent_ids[:num_reqs].to(logits.device)
+    temperatures = (temperature,) if history is None else (temperature, ras_temperature)
+    noises: list[list[Tensor]] = [[] for _ in temperatures]
     for row in range(num_reqs):
-        for noise, taken in zip(rows, noisy, strict=True):
-            noise.append(
-                _uniform(logits[row : row + 1], generators.get(row)) if taken else torch.full_like(logits[:1], 0.5)
-            )
-    normal_uniform, high_uniform = (torch.cat(noise) for noise in rows)
-    temperature, top_k, top_p, ras_temperature, ras_top_p = (
-        _first_rows(value, num_reqs) for value in (temperature, top_k, top_p, ras_temperature, ras_top_p)
-    )
-    if not history or recent_ids is None:
-        return draw(logits, normal_uniform, temperature=temperature, top_k=top_k, top_p=top_p)
-    return draw_semantic(
-        logits,
-        normal_uniform,
-        high_uniform,
-        recent_ids[:num_reqs].to(logits.device),
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        ras_temperature=ras_temperature,
-        ras_top_p=ras_top_p,
-        num_semantic_ids=num_semantic_ids,
-    )
+        for noise, heat in zip(noises, temperatures, strict=True):
+            if _takes_noise(heat):
+                noise.append(_uniform(logits[row : row + 1], generators.get(row)))
+    drawn = [
+        _drawn(
+            logits, torch.cat(noise) if noise else None, *(_first_rows(value, num_reqs) for value in (heat, top_k, p))
+        )
+        for noise, heat, p in zip(noises, temperatures, (top_p, ras_top_p), strict=False)
+    ]
+    return drawn[0] if history is None else replace_repeats(drawn[0], drawn[1], history, num_semantic_ids, None)
 
 
-def _draw_filtered(filtered: Tensor, uniform: Tensor, temperature: PerRow) -> Tensor:
-    """Gumbel maximum of filtered / temperature, or the best where the temperature is below SAMPLING_EPS → [row]."""
-    column = as_column(temperature, filtered.device, torch.float32)
-    cold = column < SAMPLING_EPS
-    drawn = gumbel_argmax(filtered / torch.where(cold, 1.0, column), uniform)
-    return torch.where(cold.squeeze(-1), filtered.argmax(dim=-1), drawn)
+def _drawn(logits: Tensor, noise: Tensor | None, temperature: PerRow, top_k: PerRow, top_p: PerRow) -> Tensor:
+    """One id a row → [row]: the best that the filter leaves where it is cold or there is no noise, else the draw."""
+    filtered = filter_top_k_top_p(_wide(logits), top_k, top_p)
+    best = filtered.argmax(dim=-1)
+    if noise is None:
+        return best
+    heat = as_column(temperature, filtered.device, filtered.dtype)
+    cold = heat < SAMPLING_EPS
+    return torch.where(cold.squeeze(-1), best, gumbel_argmax(filtered / torch.where(cold, 1.0, heat), noise))
+
+
+def _wide(values: Tensor) -> Tensor:
+    """The values in the dtype of the arithmetic."""
+    return values if values.dtype == torch.float64 else values.float()
 
 
 def _uniform(like: Tensor, generator: Generator | None) -> Tensor:
-    """Uniform noise in the shape and dtype of `like`, drawn where the generator lives."""
-    device = like.device if generator is None else generator.device
-    return torch.rand(like.shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
+    """Uniform noise in the shape of `like` and the dtype of the arithmetic, drawn where the generator lives."""
+    device, dtype = like.device if generator is None else generator.device, _wide(like[:0]).dtype
+    return torch.rand(like.shape, dtype=dtype, device=device, generator=generator).to(like.device)
 
 
 def _first_rows(value: PerRow, rows: int) -> PerRow:
@@ -189,7 +156,3 @@ def _first_rows(value: PerRow, rows: int) -> PerRow:
 
 def _takes_noise(temperature: PerRow) -> bool:
     return isinstance(temperature, Tensor) or temperature >= SAMPLING_EPS
-
-
-def _cuts_nothing(top_k: PerRow, top_p: PerRow) -> bool:
-    return not isinstance(top_k, Tensor) and not isinstance(top_p, Tensor) and top_k <= 0 and top_p >= 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -76,19 +76,36 @@ class AuKOutput:
 
 
 class AuKPipeline:
-    """DiT and VAE of one checkpoint. Calls must not overlap."""
+    """DiT and VAE of one checkpoint: from its parts, from a folder, or from a vLLM-Omni stage's `od_config`.
+
+    Of that are read `model` (the folder), `dtype`, `enforce_eager`, `diffusion_compile_granularity` and, in
+    `model_config`, `auk_ref_cache_size` and `max_dit_graphs`; `prefix` means nothing. Calls must not overlap.
+    """
+
+    audio_sample_rate = 24000
 
     def __init__(
         self,
-        config: AuKConfig,
-        dit: AuKTransformer,
-        vae: AuKVAE,
-        fusion: Fusion,
+        config: AuKConfig | None = None,
+        dit: AuKTransformer | None = None,
+        vae: AuKVAE | None = None,
+        fusion: Fusion | None = None,
         *,
+        od_config: Any = None,
+        prefix: str = "",
         reference_cache: int = REFERENCE_CACHE,
         granularity: Granularity = "off",
         max_graphs: int = MAX_GRAPHS,
     ) -> None:
+        if od_config is not None:
+            settings = getattr(od_config, "model_config", None) or {}
+            reference_cache = settings.get("auk_ref_cache_size", reference_cache)
+            max_graphs = settings.get("max_dit_graphs", max_graphs)
+            if not getattr(od_config, "enforce_eager", True):
+                granularity = getattr(od_config, "diffusion_compile_granularity", "regional")
+            config, dit, vae, fusion = _parts_of(od_config)
+        if config is None or dit is None or vae is None or fusion is None:
+            raise InvalidRequest("AuKPipeline needs the parts of a checkpoint, or an od_config with its folder")
         check_granularity(granularity)
         self.config, self.dit, self.vae, self.fusion = config, dit, vae, fusion
         self.granularity, self._max_graphs = granularity, check_max_graphs(max_graphs)
@@ -108,20 +125,16 @@ class AuKPipeline:
         max_graphs: int = MAX_GRAPHS,
     ) -> AuKPipeline:
         """Loads DiT (in `dtype`) and VAE (float32) of a folder in any layout. Raises a CheckpointError."""
-        parts = open_folder(Path(path))
-        with torch.device("meta"):
-            dit, vae = AuKTransformer.from_config(parts.config.dit), AuKVAE.from_config(parts.config.vae)
-        fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
-        vae.load_weights(parts.vae, device=device)
-        return cls(
-            parts.config,
-            dit,
-            vae,
-            fusion,
-            reference_cache=reference_cache,
-            granularity=granularity,
-            max_graphs=max_graphs,
-        )
+        parts = _loaded(Path(path), device, dtype)
+        return cls(*parts, reference_cache=reference_cache, granularity=granularity, max_graphs=max_graphs)
+
+    def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> set[str]:
+        """The names of all weights, which construction has read; `weights` from elsewhere are left aside and logged."""
+        stray = [name for name, _ in weights]
+        if stray:
+            log.warning("%d weights that did not come from the checkpoint are ignored, first %s", len(stray), stray[:3])
+        modules = (("dit", self.dit), ("vae", self.vae))
+        return {f"{prefix}.{name}" for prefix, module in modules for name, _ in module.named_parameters()}
 
     @torch.inference_mode()
     def forward(self, req: AuKRequest | Sequence[AuKRequest]) -> list[AuKOutput]:
@@ -214,6 +227,36 @@ class AuKPipeline:
         if asked != (None, None, "recipe", None) and not self._told:
             self._told = True
             log.warning("AuK-Flash runs its own %d steps without guidance; other settings ignored", len(FLASH_GRID) - 1)
+
+
+def get_auk_post_process_func(od_config: Any) -> Callable[..., Tensor | npt.NDArray[np.float32]]:
+    """(audio, output_type "np") → the audio as a float32 array, or as the tensor it is for "pt" and "latent"."""
+
+    def post_process(audio: Tensor, output_type: str = "np") -> Tensor | npt.NDArray[np.float32]:
+        return audio if output_type in ("pt", "latent") else audio.cpu().float().numpy()
+
+    return post_process
+
+
+def _parts_of(od_config: Any) -> tuple[AuKConfig, AuKTransformer, AuKVAE, Fusion]:
+    """The parts of a stage's checkpoint, on the device there is. Raises InvalidRequest, or a CheckpointError."""
+    folder = getattr(od_config, "model", None)
+    if not folder or not Path(folder).is_dir():
+        raise InvalidRequest(f"od_config.model must be the folder of a checkpoint, got {folder!r}", param="model")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return _loaded(Path(folder), device, getattr(od_config, "dtype", None) or torch.bfloat16)
+
+
+def _loaded(
+    path: Path, device: torch.device | str, dtype: torch.dtype
+) -> tuple[AuKConfig, AuKTransformer, AuKVAE, Fusion]:
+    parts = open_folder(path)
+    with torch.device("meta"):
+        dit = AuKTransformer.from_config(parts.config.dit)
+        vae = AuKVAE(parts.config.vae, sample_rate=parts.config.sample_rate)
+    fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
+    vae.load_weights(parts.vae, device=device)
+    return parts.config, dit, vae, fusion
 
 
 def _the_one(req: AuKRequest | Sequence[AuKRequest]) -> AuKRequest:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oscine.compat.auk import AuKOutput, AuKPipeline, AuKRequest
+    from oscine.compat.auk import AuKOutput, AuKPipeline, AuKRequest, get_auk_post_process_func
     from oscine.families.auk.dit import AuKTransformer
     from oscine.families.auk.layouts import AuKStepContext
     from oscine.families.auk.sampler import build_time_grid, sample_latents
@@ -25,12 +25,13 @@ __all__ = [
     "AuKVAE",
     "build_time_grid",
     "dit_state_dict",
+    "get_auk_post_process_func",
     "plan_tiles",
     "sample_latents",
 ]
 
 _MODULES = {
-    "compat.auk": ("AuKOutput", "AuKPipeline", "AuKRequest"),
+    "compat.auk": ("AuKOutput", "AuKPipeline", "AuKRequest", "get_auk_post_process_func"),
     "families.auk.dit": ("AuKTransformer",),
     "families.auk.layouts": ("AuKStepContext",),
     "families.auk.sampler": ("build_time_grid", "sample_latents"),

@@ -22,12 +22,12 @@ from oscine.errors import InvalidRequest
 from oscine.families.auk.conditioner import empty_thinker
 from oscine.families.auk.config import (
     BASE_RECIPE,
+    RELEASED_VAE,
     AudioTowerConfig,
     DiTConfig,
     Recipe,
     ThinkerConfig,
     ThinkerTextConfig,
-    VAEConfig,
 )
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.duration import gen_frames
@@ -53,16 +53,6 @@ DIT = DiTConfig(
     num_layers=10,
     num_single_layers=20,
     attn_mask_enabled=True,
-)
-VAE = VAEConfig(
-    upsample_rates=(5, 4, 3, 2, 2, 2),
-    upsample_kernel_sizes=(10, 8, 6, 4, 4, 4),
-    upsample_initial_channel=1536,
-    resblock_kernel_sizes=(3, 7, 11),
-    resblock_dilation_sizes=((1, 3, 5),) * 3,
-    downsample_rates=(2, 2, 2, 3, 4, 5),
-    downsample_channels=(12, 24, 48, 96, 192, 384, 768),
-    latent_dim=64,
 )
 THINKER = ThinkerConfig(
     text=ThinkerTextConfig(
@@ -227,10 +217,10 @@ def from_random(
 
     `duration_s` replaces `frames`; `steps` and `guided` replace the recipe's; `parts` are those of `PARTS` to measure.
     """
-    size |= _frames(duration_s, 24000, VAE.hop_length)
+    size |= _frames(duration_s, 24000, RELEASED_VAE.hop_length)
 
     def vae() -> AuKVAE:
-        built = filled(lambda: AuKVAE(VAE), torch.float32, device)
+        built = filled(lambda: AuKVAE(RELEASED_VAE), torch.float32, device)
         built.remove_weight_norm()
         return built
 

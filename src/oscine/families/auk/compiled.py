@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from oscine.errors import InvalidRequest
 from oscine.families.auk.cache import ContentCache
 from oscine.families.auk.dit import AuKTransformer
-from oscine.families.auk.graphs import Capture, CapturedStep, Work, tensors_of
+from oscine.families.auk.graphs import Capture, CapturedStep, Work, shapes_of
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.vae import AuKVAE, plan_tiles
 from oscine.families.auk.vae_whole import WholeDecoder, activation
@@ -105,7 +105,7 @@ class CompiledTransformer:
         x = F.pad(x, (0, 0, 0, ctx.target_len - frames))
         if self._capture is None:
             return self._evaluate(x, rows, ctx)
-        capture, shapes = self._capture, tuple(tuple(value.shape) for value in (x, rows, *tensors_of(ctx)))
+        capture, shapes = self._capture, (x.shape, rows.shape, *shapes_of(ctx))
         graph = self._graphs.get(shapes, lambda: CapturedStep(capture, self._evaluate, x, rows, ctx))
         return graph(x, rows, ctx)[:, :frames]
 

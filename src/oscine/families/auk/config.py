@@ -118,6 +118,19 @@ class VAEConfig:
         return math.prod(self.upsample_rates)
 
 
+RELEASED_VAE = VAEConfig(
+    upsample_rates=(5, 4, 3, 2, 2, 2),
+    upsample_kernel_sizes=(10, 8, 6, 4, 4, 4),
+    upsample_initial_channel=1536,
+    resblock_kernel_sizes=(3, 7, 11),
+    resblock_dilation_sizes=((1, 3, 5),) * 3,
+    downsample_rates=(2, 2, 2, 3, 4, 5),
+    downsample_channels=(12, 24, 48, 96, 192, 384, 768),
+    latent_dim=64,
+)
+"""That of both releases (AUK spec, 2)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ThinkerTextConfig:
     """The decoder layers of the thinker."""

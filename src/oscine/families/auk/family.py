@@ -72,7 +72,8 @@ def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -
 def load_parts(parts: AuKFolder, *, name: str, device: torch.device, dtype: torch.dtype, resident: bool) -> AuKFamily:
     """As `load`; `resident` says whether encoder and transformer stay in memory together."""
     with torch.device("meta"):
-        dit, vae = AuKTransformer.from_config(parts.config.dit), AuKVAE.from_config(parts.config.vae)
+        dit = AuKTransformer.from_config(parts.config.dit)
+        vae = AuKVAE(parts.config.vae, sample_rate=parts.config.sample_rate)
     fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
     dit.row_rule = measured_rule(dit.packed_linears())
     vae.load_weights(parts.vae, device=device)

@@ -6,7 +6,7 @@ What is captured is told by a `Capture`, so that everything around it runs, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -57,37 +57,27 @@ class CapturedStep:
         rows: Tensor,
         context: AuKStepContext,
     ) -> None:
-        own = _copied(context)
-        self._tensors, self._bound = tensors_of(own), context
-        self._replay = capture(lambda x, rows: evaluate(x, rows, own), (x, rows))
+        self._own, self._bound = _without_table(context).clone(), context
+        self._replay = capture(lambda x, rows: evaluate(x, rows, self._own), (x, rows))
 
     def __call__(self, x: Tensor, rows: Tensor, context: AuKStepContext) -> Tensor:
         """The velocity [branch * batch, frame, latent]."""
         if context is not self._bound:
-            copy_into(self._tensors, tensors_of(context))
+            self._own.copy_(_without_table(context))
             self._bound = context
         return self._replay(x, rows)
 
 
-def tensors_of(context: AuKStepContext) -> list[Tensor]:
-    """The context's tensors in order, all but the modulation table: its rows are an input of their own."""
-    values = (getattr(context, field.name) for field in fields(context) if field.name != "modulation")
-    flat = (part for value in values for part in (value if isinstance(value, tuple) else (value,)))
-    return [value for value in flat if isinstance(value, Tensor)]
+def shapes_of(context: AuKStepContext) -> tuple[tuple[int, ...] | None, ...]:
+    """The shapes a graph of the context is for; the modulation table is no part of it, its rows are an input."""
+    return tuple(None if value is None else tuple(value.shape) for value in _without_table(context).tensors())
+
+
+def _without_table(context: AuKStepContext) -> AuKStepContext:
+    return replace(context, modulation=None)
 
 
 def copy_into(held: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     """Copies values into the tensors that a graph reads."""
     for mine, theirs in zip(held, values, strict=True):
         mine.copy_(theirs)
-
-
-def _copied(context: AuKStepContext) -> AuKStepContext:
-    def copy(value: object) -> object:
-        if isinstance(value, tuple):
-            return tuple(copy(part) for part in value)
-        return value.clone() if isinstance(value, Tensor) else value
-
-    names = [field.name for field in fields(context) if field.name != "modulation"]
-    changes: dict[str, object] = {name: copy(getattr(context, name)) for name in names}
-    return replace(context, modulation=None, **changes)  # type: ignore[arg-type]

@@ -8,13 +8,14 @@ Heads are [batch, head, time, head_dim].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oscine.errors import InvalidRequest
 from oscine.runtime.rows import RowRule
 
 StreamName = Literal["text", "audio", "single", "target"]
@@ -45,6 +46,29 @@ class AuKStepContext:
     branches: int
     target_len: int
     modulation: Tensor | None = None
+
+    def tensors(self) -> list[Tensor | None]:
+        """Every tensor in a fixed order, those of the rotary tables one by one, the modulation table last."""
+        masks = (self.target_mask, self.c_mask, self.audio_mask, self.single_mask, self.joint_bias, self.single_bias)
+        return [self.c, self.prompt, *masks, *self.rope_audio, *self.rope_text, *self.rope_single, self.modulation]
+
+    def copy_(self, other: AuKStepContext) -> None:
+        """Writes the tensors of `other` into these, for a captured graph that reads them where they are.
+
+        Raises InvalidRequest, a ValueError, for a context of another form: then nothing is written.
+        """
+        pairs = list(zip(self.tensors(), other.tensors(), strict=True))
+        forms = [[None if value is None else value.shape for value in pair] for pair in pairs]
+        if (self.branches, self.target_len) != (other.branches, other.target_len) or any(a != b for a, b in forms):
+            raise InvalidRequest("the contexts differ in branches, in lengths, or in which masks there are")
+        for mine, theirs in pairs:
+            if mine is not None and theirs is not None:
+                mine.copy_(theirs)
+
+    def clone(self) -> AuKStepContext:
+        """The same context with tensors of its own."""
+        copies = {field.name: _cloned(getattr(self, field.name)) for field in fields(self)}
+        return AuKStepContext(**copies)
 
 
 class Layout(Protocol):
@@ -224,6 +248,12 @@ class Packed:
         counts = torch.tensor([b * n for b, n in zip(self._branches, lengths, strict=True)])
         owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
         return F.pad(owner, (0, self._rule.padded(len(owner)) - len(owner)))
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_cloned(part) for part in value)
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:

@@ -41,9 +41,12 @@ FLASH_GRID = (0.0, 0.07612049579620361, 0.2928932309150696, 0.6173166036605835, 
 
 
 def build_time_grid(
-    nfe: int = 32, sway_sampling_coef: float | None = None, t_grid: Sequence[float] | Tensor | None = None
+    nfe: int = 32,
+    sway_sampling_coef: float | None = None,
+    t_grid: Sequence[float] | Tensor | None = None,
+    device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Times from 0 to 1, float32 on the CPU, [step + 1]; an explicit `t_grid` wins.
+    """Times from 0 to 1, float32 [step + 1], computed on the CPU and given on `device`; an explicit `t_grid` wins.
 
     `t = linspace(0, 1)`, then `t + s (cos(pi t / 2) - 1 + t)` with sway s. Raises InvalidRequest, a ValueError, for
     fewer than two times, for times that are not finite or do not strictly increase.
@@ -62,7 +65,7 @@ def build_time_grid(
         raise InvalidRequest(f"a time grid needs at least 2 times in one list, got shape {list(grid.shape)}")
     if not bool(torch.isfinite(grid).all()) or not bool((grid.diff() > 0).all()):
         raise InvalidRequest(f"a time grid must be finite and strictly increasing, got {grid.tolist()}")
-    return grid
+    return grid.to(device)
 
 
 def euler(velocity: Velocity, noise: Tensor, grid: Tensor) -> Tensor:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from oscine.checkpoint.config import field_names
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import InvalidRequest
-from oscine.families.auk.config import VAEConfig
+from oscine.families.auk.config import RELEASED_VAE, VAEConfig
 from oscine.families.auk.filters import Activation, Taps
 from oscine.families.auk.streams import Stream
 from oscine.families.auk.vae_layers import (
@@ -34,14 +36,21 @@ Window = tuple[int, int, int, int]
 
 
 class AuKVAE(nn.Module):
-    """Encoder and decoder. Build with `from_config`, fill with `load_weights`."""
+    """Encoder and decoder, to be filled with `load_weights`. `changes` are fields of `VAEConfig` other than `config`'s.
+
+    `sample_rate` in Hz and `hop_size` in samples say what a latent frame of `latent_dim` values stands for. Raises
+    ConfigMismatch, which is a ValueError, as `VAEConfig.from_dict`, and TypeError for a field that is none.
+    """
 
     global_mean: Tensor
     global_log_std: Tensor
 
-    def __init__(self, config: VAEConfig) -> None:
+    def __init__(self, config: VAEConfig = RELEASED_VAE, *, sample_rate: int = 24000, **changes: Any) -> None:
         super().__init__()
+        if changes:
+            config = VAEConfig.from_dict(asdict(replace(config, **changes)))
         self.config = config
+        self.sample_rate, self.hop_size, self.latent_dim = sample_rate, config.hop_length, config.latent_dim
         width = config.upsample_initial_channel
         kernels, dilations = config.resblock_kernel_sizes, config.resblock_dilation_sizes
         self.register_buffer("global_mean", torch.zeros(config.latent_dim))
@@ -64,12 +73,15 @@ class AuKVAE(nn.Module):
 
     @classmethod
     def from_config(cls, cfg: Mapping[str, Any] | VAEConfig) -> AuKVAE:
-        """A module with empty weights from `model_init_kwargs`; unknown keys are ignored.
+        """A module with empty weights from `model_init_kwargs`: keys that are absent are as released, unknown ignored.
 
         Raises ConfigMismatch, which is a ValueError, for `use_vae: false` or a kernel that a causal decoder cannot
         have. Build it under `torch.device("meta")` to own no memory before `load_weights`.
         """
-        return cls(cfg if isinstance(cfg, VAEConfig) else VAEConfig.from_dict(cfg))
+        if isinstance(cfg, VAEConfig):
+            return cls(cfg)
+        known = field_names(VAEConfig) | {"sample_rate"}
+        return cls(**{key: value for key, value in cfg.items() if key in known})
 
     def load_weights(
         self, path: str | Path, *, device: torch.device | str | None = None, fold_weight_norm: bool = True

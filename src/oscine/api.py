@@ -322,20 +322,21 @@ def _heard(audio: AudioSource) -> AudioInput:
     return read_audio(audio, max_seconds=None, param="audio")
 
 
-_threads_before: list[int] = []  # torch's count, from when a small model lowered it until a large one is loaded
+_lowered: tuple[int, int] | None = None  # torch's thread count before a small model was loaded, and since
 
 
 def use_threads(threads: int | None, folder: Path) -> None:
     """Sets torch's thread count: as asked, or what suits the checkpoint in `folder`. Raises as `families.spec_of`."""
-    suited = families.suited_threads([folder]) if threads is None else threads
+    global _lowered
     if threads is not None:
-        _threads_before.clear()
-    elif suited is not None and not _threads_before:
-        _threads_before.append(torch.get_num_threads())
-    elif suited is None and _threads_before:
-        suited = _threads_before.pop()
-    if suited is not None:
-        torch.set_num_threads(suited)
+        _lowered = None
+        torch.set_num_threads(threads)
+        return
+    now = torch.get_num_threads()
+    own = _lowered[0] if _lowered and _lowered[1] == now else now
+    wanted = families.suited_threads([folder]) or own
+    _lowered = (own, wanted) if wanted < own else None
+    torch.set_num_threads(wanted)
 
 
 def choose_device(name: str) -> torch.device:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,30 +13,31 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from training.dataset import Clips, load_clips
-from training.factors import DELAY, FRAME, PITCHED_HZ, pitch_curves, read_codebook, speech_frames
-from training.prosody import PITCH_HOP
+from training.factors import FRAME, Curves, phase_points, read_codebook, read_curves, speech_frames
+
+Place = Literal["anywhere", "onset", "ending"]
+"""Where a segment lies: on a tape of all clips, or from where an utterance starts, or up to where one ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
     """A batch of segments of F frames: `codes` [B, C, F], `audio` [B, 1, F * FRAME] that these codes should become.
 
-    `phase` [B, time] in cycles and `voiced` [B, time] in 0..1 belong to samples (i + 1/2) * hop of `audio`.
+    `starts` int64 [B, F] is the phase of the voice at the start of each frame, in units of 1 / CYCLE_UNITS cycles.
     """
 
     codes: Tensor
     audio: Tensor
-    phase: Tensor
-    voiced: Tensor
+    starts: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A folder of clips, their codes by clip index, (pitch, phase) curves by id, loudness centres [128, 2]."""
+    """A folder of clips, their codes by clip index, the teacher's curves by id, loudness centres [128, 2]."""
 
     clips: Clips
     codes: dict[int, Tensor]
-    curves: dict[str, tuple[np.ndarray, np.ndarray]]
+    curves: dict[str, Curves]
     centres: Tensor
 
     @classmethod
@@ -43,28 +45,22 @@ class Source:
         """Everything of one data folder; clips without codes are left out."""
         clips, stored = load_clips(data, cache), load_file(codes)
         known = {i: stored[name].long() for i, name in enumerate(clips.ids) if name in stored}
-        return cls(clips=clips, codes=known, curves=pitch_curves(prosody), centres=read_codebook(codes)[1])
+        return cls(clips=clips, codes=known, curves=read_curves(prosody), centres=read_codebook(codes)[1])
 
     def spoken(self, index: int) -> range:
-        """The frames of clip `index` that the language model would speak, and those in which their sound comes out."""
+        """The frames of clip `index` that the language model would speak."""
         kept = speech_frames(self.codes[index], self.centres)
-        return range(kept.start, kept.stop + DELAY)
+        return range(kept.start, kept.stop)
 
-    def cut(self, index: int, first: int, frames: int, hop: int) -> Segment:
+    def cut(self, index: int, first: int, frames: int) -> Segment:
         """Frames `first` to `first + frames` of clip `index`; beyond its ends there is silence."""
         codes = self.codes[index]
         at = torch.arange(first, first + frames).clamp(0, codes.shape[1] - 1)
-        start = (first - DELAY) * FRAME
-        pitch, phase = self.curves[self.clips.ids[index]]
-        times = (np.arange(len(phase)) + 0.5) * PITCH_HOP
-        points = start + (np.arange(frames * FRAME // hop) + 0.5) * hop
-        inside = (points >= 0) & (points < times[-1])
-        voiced = inside & (np.interp(points, times, pitch) > PITCHED_HZ)
+        points = torch.from_numpy(phase_points(self.curves[self.clips.ids[index]].phase, codes.shape[1]))
         return Segment(
             codes=codes[:, at][None],
-            audio=self._audio(index, start, frames * FRAME)[None, None],
-            phase=torch.from_numpy(np.interp(points, times, phase.astype(np.float64)))[None].float(),
-            voiced=torch.from_numpy(voiced)[None].float(),
+            audio=self._audio(index, first * FRAME, frames * FRAME)[None, None],
+            starts=points[2 * at][None],
         )
 
     def _audio(self, index: int, start: int, length: int) -> Tensor:
@@ -84,30 +80,30 @@ class Segments:
         self.spoken = [source.spoken(index) for source, index in self.trained]
         self.edges = np.cumsum([len(frames) for frames in self.spoken])
 
-    def draw(self, generator: torch.Generator, batch: int, frames: int, hop: int, *, onset: bool = False) -> Segment:
-        """A batch of random segments; `hop` is the spacing of the phase track in samples.
+    def draw(self, generator: torch.Generator, batch: int, frames: int, place: Place = "anywhere") -> Segment:
+        """A batch of random segments.
 
-        Where a clip ends another one begins, as if all were on one tape, in another order each time. With `onset` each
-        segment starts where an utterance starts.
+        Where a clip ends another one begins, as if all were on one tape, in another order each time.
         """
-        rows = [self._tape(generator, frames, hop, onset) for _ in range(batch)]
+        rows = [self._tape(generator, frames, place) for _ in range(batch)]
         return _joined(rows, dim=0)
 
-    def _tape(self, generator: torch.Generator, frames: int, hop: int, onset: bool) -> Segment:
-        place = _random(generator, int(self.edges[-1]))
-        number = int(np.searchsorted(self.edges, place, side="right"))
-        left = int(self.edges[number]) - place
-        if onset:
+    def _tape(self, generator: torch.Generator, frames: int, place: Place) -> Segment:
+        spot = _random(generator, int(self.edges[-1]))
+        number = int(np.searchsorted(self.edges, spot, side="right"))
+        left = int(self.edges[number]) - spot
+        if place != "anywhere":
             number = _random(generator, len(self.trained))
             left = len(self.spoken[number])
         parts, missing = [], frames
         while missing:
             source, index = self.trained[number]
             count = min(missing, left)
-            parts.append(source.cut(index, self.spoken[number].stop - left, count, hop))
+            first = self.spoken[number].stop - (count if place == "ending" else left)
+            parts.append(source.cut(index, first, count))
             number = _random(generator, len(self.trained))
             missing, left = missing - count, len(self.spoken[number])
-        return _joined(parts, dim=-1)
+        return _joined(parts[::-1] if place == "ending" else parts, dim=-1)
 
 
 def _random(generator: torch.Generator, below: int) -> int:

@@ -1,14 +1,39 @@
-"""Judges of realism: small convolutional networks on complex spectrograms at several resolutions."""
+"""Judges of realism: small networks on the wave folded at several periods, and on complex spectrograms."""
 
 from __future__ import annotations
+
+import itertools
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+PERIODS = (2, 3, 5, 7, 11)  # samples
+PERIOD_WIDTHS = (16, 64, 128, 256)
 WINDOWS = (1024, 512, 256)  # samples; hop = window / 4
+SPECTROGRAM_WIDTH = 16
 SLOPE = 0.2
+
+
+class PeriodDiscriminator(nn.Module):
+    """The wave as rows of `period` samples → score map; convolutions run over rows only (HiFi-GAN)."""
+
+    def __init__(self, period: int) -> None:
+        super().__init__()
+        self.period = period
+        widths = (1, *PERIOD_WIDTHS)
+        self.layers = nn.ModuleList(
+            weight_norm(nn.Conv2d(cin, cout, (5, 1), stride=(3, 1), padding=(2, 0)))
+            for cin, cout in itertools.pairwise(widths)
+        )
+        self.out = weight_norm(nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
+
+    def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Audio [batch, 1, sample], speech near unit level → (score map, activations of each layer)."""
+        padded = F.pad(audio, (0, -audio.shape[-1] % self.period))
+        x = padded.unflatten(-1, (-1, self.period)).contiguous(memory_format=torch.channels_last)
+        return _scored(x, self.layers, self.out)
 
 
 class SpectrogramDiscriminator(nn.Module):
@@ -18,22 +43,12 @@ class SpectrogramDiscriminator(nn.Module):
         super().__init__()
         self.window = window
         self.register_buffer("hann", torch.hann_window(window), persistent=False)
-        widths = [2, channels, channels, channels, channels]
-        layers = [weight_norm(nn.Conv2d(widths[0], widths[1], (3, 7), padding=(1, 3)))]
-        for i, dilation in enumerate((1, 2, 4), start=1):
-            layers.append(
-                weight_norm(
-                    nn.Conv2d(
-                        widths[i],
-                        widths[i + 1],
-                        (3, 7),
-                        stride=(1, 2),
-                        dilation=(dilation, 1),
-                        padding=(dilation, 3),
-                    )
-                )
-            )
-        self.layers = nn.ModuleList(layers)
+        first = nn.Conv2d(2, channels, (3, 7), stride=(1, 2), padding=(1, 3))
+        rest = (
+            nn.Conv2d(channels, channels, (3, 7), stride=(1, 2), dilation=(dilation, 1), padding=(dilation, 3))
+            for dilation in (1, 2, 4)
+        )
+        self.layers = nn.ModuleList(weight_norm(layer) for layer in (first, *rest))
         self.out = weight_norm(nn.Conv2d(channels, 1, 3, padding=1))
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -43,21 +58,26 @@ class SpectrogramDiscriminator(nn.Module):
         )
         parts = torch.view_as_real(spectrum).permute(0, 3, 2, 1) / self.window**0.5  # [batch, 2, frame, bin]
         x = parts * (parts.square().sum(1, keepdim=True) + 1e-4).pow(-0.25)
-        x = x.contiguous(memory_format=torch.channels_last)
-        features = []
-        for layer in self.layers:
-            x = F.leaky_relu(layer(x), SLOPE)
-            features.append(x)
-        return self.out(x), features
+        return _scored(x.contiguous(memory_format=torch.channels_last), self.layers, self.out)
+
+
+def _scored(x: Tensor, layers: nn.ModuleList, out: nn.Module) -> tuple[Tensor, list[Tensor]]:
+    features = []
+    for layer in layers:
+        x = F.leaky_relu(layer(x), SLOPE)
+        features.append(x)
+    return out(x), features
 
 
 class Discriminator(nn.Module):
-    """All resolutions."""
+    """All periods and resolutions."""
 
-    def __init__(self, channels: int = 16, level: float = 1.0) -> None:
+    def __init__(self, level: float = 1.0) -> None:
         super().__init__()
         self.level = level
-        self.parts = nn.ModuleList(SpectrogramDiscriminator(window, channels) for window in WINDOWS)
+        waves = [PeriodDiscriminator(period) for period in PERIODS]
+        spectra = [SpectrogramDiscriminator(window, SPECTROGRAM_WIDTH) for window in WINDOWS]
+        self.parts = nn.ModuleList([*waves, *spectra])
         initialise(self)
 
     def forward(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:

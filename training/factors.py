@@ -1,16 +1,14 @@
 """Speech as factors, one code each: `python -m training.factors --data DIR --prosody FILE --out FILE`.
 
-The codes of our voice are not found by an encoder but read off the teacher: what sound is heard in the first and in the
-second half of a frame, how far the phase of the voice advances in it, where that phase ends, and how loud the halves
-are. Such codes are easy to predict from text, and the phase makes every vowel one unbroken wave: the decoder need
-not guess how the periods of two frames fit together. The bend tells where the phase is in the middle of the frame:
-without it the start of a voice, and every glide, would be off by a quarter of a period.
+The codes of our voices are not found by an encoder but read off the teacher: what sound is heard in the first and in
+the second half of a frame, how far the phase of the voice advances in it and how unevenly, and how loud the teacher
+means the halves to be. Such codes are easy to predict from text, and all of them are known before the teacher speaks.
 
-    codebook   0      1       2        3      4         5
-    code       sound  sound   advance  phase  loudness  bend     one frame: 50 ms, two alignment frames of the teacher
+    codebook   0      1       2        3         4
+    code       sound  sound   advance  loudness  bend     one frame: 50 ms, two alignment frames of the teacher
 
-All codebooks share one range of codes, cut into parts (`SOUNDS`, `PHASES`, `LOUDNESSES`, `ADVANCES`, `BENDS`), so that
-no code means two things.
+All codebooks share one range of codes, cut into parts (`SOUNDS`, `ADVANCES`, `LOUDNESSES`, `BENDS`), so that no code
+means two things. Each speaker has sounds of their own, so every frame says who speaks.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,26 +26,37 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from training.dataset import ALIGNMENT_FRAME, Clips, load_clips, read_meta
+from training.dataset import ALIGNMENT_FRAME, read_meta
 from training.prosody import PITCH_HOP
 
 SAMPLE_RATE = 24_000
 FRAME = 2 * ALIGNMENT_FRAME
-DELAY = 2
-"""Frames between a code and the sound it describes: what the decoder hears ahead."""
+SPEAKERS = ("am_michael", "af_heart")
+"""Voices of the teacher; the place is the number of the speaker tag and of the range of sounds."""
 
-SOUNDS, PHASES, LOUDNESSES = range(0, 128), range(128, 160), range(160, 288)
-ADVANCES, BENDS = range(288, 672), range(672, 768)
-CODEBOOK_SIZE = 768
-NUM_CODEBOOKS = 6
-PHASE_CODEBOOK, LOUDNESS_CODEBOOK = 3, 4
-PITCHED_HZ = 50.0
-"""Below this the teacher's pitch curve means no voice."""
+SOUNDS_EACH = 128
+SOUNDS, ADVANCES = range(0, 256), range(256, 896)
+LOUDNESSES, BENDS = range(896, 1024), range(1024, 1152)
+CODEBOOK_SIZE = 1152
+NUM_CODEBOOKS = 5
+ADVANCE_CODEBOOK, LOUDNESS_CODEBOOK, BEND_CODEBOOK = 2, 3, 4
+CYCLE_UNITS = 32
+"""Parts of a cycle in which advance and bend count."""
 
-QUIETEST_DB, LOUDNESS_DB = -70.0, 12.0  # floor, and the scale of one unit
-LEAD, TAIL = 1, 6  # frames of silence around speech that the language model speaks
-SPEECH_RANGE = 2.8  # units of LOUDNESS_DB below the loudest half frame: what is no silence
+LEAD, TAIL = 1, 2  # frames of silence around speech that the language model speaks
+QUIETEST, SPEECH_ENERGY = -3.0, 0.0
+"""Energy (natural log) below which all silence is alike, and above which there is speech: about -65 and -52 dBFS."""
+
 SILENCE = "<silence>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """The teacher's plan of a clip every PITCH_HOP samples: pitch in Hz, phase in cycles, energy (natural log)."""
+
+    pitch: npt.NDArray[np.float32]
+    phase: npt.NDArray[np.float32]
+    energy: npt.NDArray[np.float32]
 
 
 def sounds(phonemes: str) -> list[str]:
@@ -60,31 +70,32 @@ def sounds(phonemes: str) -> list[str]:
     return heard
 
 
-def phase_codes(phase: npt.NDArray[np.float32], num_frames: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(advance, phase, bend) codes [frame] from the phase in cycles every PITCH_HOP samples.
-
-    Phases at frame boundaries are rounded to 1/32 cycle; the advance is the difference of two, so errors never add up.
-    The bend is how far the phase at the middle is ahead of the mean of both ends.
-    """
+def phase_points(phase: npt.NDArray[np.float32], num_frames: int) -> npt.NDArray[np.int64]:
+    """The phase at starts, middles and ends of frames [2 * num_frames + 1] in units of 1 / CYCLE_UNITS cycles."""
     times = (np.arange(len(phase)) + 0.5) * PITCH_HOP
     points = np.interp(np.arange(2 * num_frames + 1) * (FRAME // 2), times, phase.astype(np.float64))
-    units = np.round(points * len(PHASES)).astype(np.int64)
+    return np.round(points * CYCLE_UNITS).astype(np.int64)
+
+
+def phase_codes(phase: npt.NDArray[np.float32], num_frames: int) -> tuple[Tensor, Tensor]:
+    """(advance, bend) codes [frame] from the phase in cycles every PITCH_HOP samples.
+
+    Phases at frame boundaries are rounded; the advance is the difference of two, so errors never add up. The bend is
+    how far the phase at the middle is ahead of half of the advance.
+    """
+    units = phase_points(phase, num_frames)
     starts, middles, ends = units[:-2:2], units[1::2], units[2::2]
     advance = np.clip(ends - starts, 0, len(ADVANCES) - 1)
     half = len(BENDS) // 2
-    bend = np.clip(middles - (starts + ends) // 2, -half, half - 1)
-    codes = (ADVANCES.start + advance, PHASES.start + ends % len(PHASES), BENDS.start + half + bend)
-    advances, phases, bends = (torch.from_numpy(c) for c in codes)
-    return advances, phases, bends
+    bend = np.clip(middles - starts - (ends - starts) // 2, -half, half - 1)
+    return torch.from_numpy(ADVANCES.start + advance), torch.from_numpy(BENDS.start + half + bend)
 
 
-def loudness(samples: npt.NDArray[np.float32], num_frames: int) -> npt.NDArray[np.float32]:
-    """Loudness of both halves of each frame [frame, 2] in units of LOUDNESS_DB above QUIETEST_DB."""
-    halves = np.zeros((2 * num_frames, ALIGNMENT_FRAME), dtype=np.float32)
-    halves.reshape(-1)[: len(samples)] = samples[: halves.size]
-    level = 10.0 * np.log10(np.square(halves).mean(axis=1) + 1e-12)
-    units: npt.NDArray[np.float32] = (np.maximum(level, QUIETEST_DB) - QUIETEST_DB) / LOUDNESS_DB
-    return units.reshape(num_frames, 2).astype(np.float32)
+def loudness(energy: npt.NDArray[np.float32], num_frames: int) -> npt.NDArray[np.float32]:
+    """The teacher's energy in both halves of each frame [frame, 2], from its curve every PITCH_HOP samples."""
+    quarters = np.full(4 * num_frames, energy[-1], dtype=np.float32)
+    quarters[: len(energy)] = energy[: len(quarters)]
+    return np.maximum(quarters.reshape(num_frames, 2, 2).mean(axis=2), QUIETEST)
 
 
 def centroids(points: npt.NDArray[np.float32], seed: int = 1) -> Tensor:
@@ -111,64 +122,70 @@ def sound_codes(record: dict, number: dict[str, int], num_frames: int) -> Tensor
     track = np.repeat([0, *spoken, 0], record["durations"])
     padded = np.zeros(2 * num_frames, dtype=np.int64)
     padded[: len(track)] = track[: len(padded)]
-    return torch.from_numpy(padded.reshape(num_frames, 2).T.copy())
+    first = SOUNDS_EACH * SPEAKERS.index(record["voice"])
+    return torch.from_numpy(padded.reshape(num_frames, 2).T + first)
 
 
-def clip_codes(
-    record: dict,
-    phase: npt.NDArray[np.float32],
-    samples: npt.NDArray[np.float32],
-    number: dict[str, int],
-    centres: Tensor,
-) -> Tensor:
-    """All codes int64 [6, frame] of a clip."""
-    num_frames = -(-len(samples) // FRAME)
-    first, second = sound_codes(record, number, num_frames)
-    advance, ends, bend = phase_codes(phase, num_frames)
-    level = nearest_loudness(loudness(samples, num_frames), centres)
-    return torch.stack([first, second, advance, ends, level, bend])
+def clip_codes(record: dict, curves: Curves, number: dict[str, int], centres: Tensor) -> Tensor:
+    """All codes int64 [5, frame] of an utterance, spoken or only planned: a line of `meta.jsonl` and its curves."""
+    num_frames = -(-record["samples"] // FRAME)
+    advance, bend = phase_codes(curves.phase, num_frames)
+    level = nearest_loudness(loudness(curves.energy, num_frames), centres)
+    return torch.stack([*sound_codes(record, number, num_frames), advance, level, bend])
 
 
 def code_features(centres: Tensor) -> Tensor:
-    """What a code means as numbers [768, 32]: the first content of every codebook.
+    """What a code means as numbers [CODEBOOK_SIZE, 64]: the first content of every codebook.
 
-    Sounds are random directions. A phase is its first eight harmonics. An advance is a slow and a fast
-    description of itself, among them the angles by which the phase has turned after each quarter of the frame.
+    Sounds are random directions, the same for all speakers beside one that says who it is. An advance is a fine and a
+    coarse description of itself, among them the angles by which the phase has turned after each quarter of the frame.
     """
-    features = torch.zeros(CODEBOOK_SIZE, 32)
+    features = torch.zeros(CODEBOOK_SIZE, 64)
     generator = torch.Generator().manual_seed(1)
-    features[SOUNDS.start : SOUNDS.stop] = 0.7 * torch.randn(len(SOUNDS), 32, generator=generator)
-    features[PHASES.start : PHASES.stop, :16] = _turns(len(PHASES), [k / len(PHASES) for k in range(1, 9)])
-    speeds = [k / 4 / len(PHASES) for k in (1, 2, 3, 4)] + [1 / 1024, 1 / 512, 1 / 256, 1 / 128]
-    features[ADVANCES.start : ADVANCES.stop, :16] = _turns(len(ADVANCES), speeds)
-    features[ADVANCES.start : ADVANCES.stop, 16] = torch.arange(len(ADVANCES)) / 128.0 - 1.0
+    own = 0.7 * torch.randn(SOUNDS_EACH, 56, generator=generator)
+    for speaker in range(len(SPEAKERS)):
+        rows = slice(speaker * SOUNDS_EACH, (speaker + 1) * SOUNDS_EACH)
+        features[rows, :56] = own
+        features[rows, 56 + speaker] = 2.0
+    speeds = [k / 4 / CYCLE_UNITS for k in (1, 2, 3, 4)] + [1 / 2048, 1 / 1024, 1 / 512, 1 / 256, 1 / 128]
+    features[ADVANCES.start : ADVANCES.stop, :18] = _turns(torch.arange(len(ADVANCES)), speeds)
+    features[ADVANCES.start : ADVANCES.stop, 18] = torch.arange(len(ADVANCES)) / 160.0 - 1.0
+    features[ADVANCES.start : ADVANCES.stop, 19] = (torch.arange(len(ADVANCES)) >= 80).float() * 2.0 - 1.0
     bends = torch.arange(len(BENDS)) - len(BENDS) // 2
-    angles = 2.0 * torch.pi / len(PHASES) * bends[:, None] * torch.arange(1, 7)
-    features[BENDS.start : BENDS.stop, :12] = torch.cat([angles.cos(), angles.sin()], dim=1)
+    features[BENDS.start : BENDS.stop, :12] = _turns(bends, [k / CYCLE_UNITS for k in range(1, 7)])
     features[BENDS.start : BENDS.stop, 12] = bends / 12.0
     spread = (centres - centres.mean(0)) / centres.std(0)
-    features[LOUDNESSES.start : LOUDNESSES.stop, :2] = spread
-    features[LOUDNESSES.start : LOUDNESSES.stop, 2] = (spread[:, 0] - spread[:, 1]) * 2.0
+    features[LOUDNESSES.start : LOUDNESSES.stop, :2] = 2.0 * spread
+    features[LOUDNESSES.start : LOUDNESSES.stop, 2] = (spread[:, 0] - spread[:, 1]) * 4.0
+    for i in range(16):  # each level also by bumps along its range, so that what depends on it need not be linear
+        for half in (0, 1):
+            distance = spread[:, half] - (i - 8) / 4.0
+            features[LOUDNESSES.start : LOUDNESSES.stop, 3 + 2 * i + half] = torch.exp(-8.0 * distance.square())
     return features
 
 
-def _turns(count: int, speeds: Sequence[float]) -> Tensor:
-    angles = 2.0 * torch.pi * torch.arange(count)[:, None] * torch.tensor(speeds)
+def _turns(values: Tensor, speeds: Sequence[float]) -> Tensor:
+    angles = 2.0 * torch.pi * values[:, None] * torch.tensor(speeds)
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
-def pitch_curves(path: Path) -> dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
-    """(pitch, phase) of each clip in a file of `training.prosody`."""
+def read_curves(path: Path) -> dict[str, Curves]:
+    """The curves of each clip in a file of `training.prosody`."""
     content = np.load(path)
-    pitch, phase, starts = content["pitch"], content["phase"], content["starts"]
+    starts, parts = content["starts"], {name: content[name] for name in ("pitch", "phase", "energy")}
     spans = zip(content["ids"].tolist(), starts[:-1], starts[1:], strict=True)
-    return {name: (pitch[a:b], phase[a:b]) for name, a, b in spans}
+    return {name: Curves(**{key: part[a:b] for key, part in parts.items()}) for name, a, b in spans}
 
 
 def speech_frames(codes: Tensor, centres: Tensor) -> slice:
-    """The frames of a clip from LEAD before its first sound to TAIL behind its last, by codes [C, frame]."""
+    """The frames of a clip from LEAD before its first sound to TAIL behind its last, by codes [C, frame].
+
+    Raises ValueError for a clip without a sound.
+    """
     levels = centres[codes[LOUDNESS_CODEBOOK] - LOUDNESSES.start].amax(dim=1)
-    loud = (levels > levels.max() - SPEECH_RANGE).nonzero().flatten()
+    loud = (levels > SPEECH_ENERGY).nonzero().flatten()
+    if not len(loud):
+        raise ValueError("nothing in this clip is louder than silence")
     return slice(max(0, int(loud[0]) - LEAD), min(codes.shape[1], int(loud[-1]) + 1 + TAIL))
 
 
@@ -179,40 +196,33 @@ def read_codebook(path: Path) -> tuple[list[str], Tensor]:
     return json.loads(metadata["sounds"]), torch.tensor(json.loads(metadata["loudness"]))
 
 
-def _samples(clips: Clips, index: int) -> npt.NDArray[np.float32]:
-    return clips.clip(index).numpy()
-
-
-def _new_codebook(records: Iterable[dict], clips: Clips) -> tuple[list[str], Tensor]:
+def new_codebook(folders: Sequence[tuple[Iterable[dict], dict[str, Curves]]]) -> tuple[list[str], Tensor]:
+    """(sounds, loudness centres) of the records and curves of some folders."""
+    records = [record for rows, curves in folders for record in rows if record["id"] in curves]
     names = sorted({sound for record in records for sound in sounds(record["phonemes"])})
-    if len(names) + 1 > len(SOUNDS):
-        raise ValueError(f"{len(names)} different sounds, there is room for {len(SOUNDS) - 1}")
-    levels = [loudness(_samples(clips, i), -(-len(_samples(clips, i)) // FRAME)) for i in range(0, len(clips.ids), 4)]
-    return [SILENCE, *names], centroids(np.concatenate(levels))
+    if len(names) + 1 > SOUNDS_EACH:
+        raise ValueError(f"{len(names)} different sounds, there is room for {SOUNDS_EACH - 1}")
+    energies = [curve.energy for _, curves in folders for curve in list(curves.values())[::4]]
+    return [SILENCE, *names], centroids(np.concatenate([loudness(e, -(-len(e) // 4)) for e in energies]))
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with audio/ and meta.jsonl")
-    parser.add_argument("--prosody", type=Path, required=True, help="file of training.prosody")
-    parser.add_argument("--cache", type=Path, default=Path("training/runs/clips"))
+    parser.add_argument("--data", type=Path, action="append", required=True, help="folder with meta.jsonl")
+    parser.add_argument("--prosody", type=Path, action="append", required=True, help="its file of training.prosody")
     parser.add_argument("--codebook", type=Path, help="file of codes whose sounds and loudness centres hold here too")
-    parser.add_argument("--out", type=Path, required=True, help="file to write")
+    parser.add_argument("--out", type=Path, action="append", required=True, help="file to write for the folder")
     options = parser.parse_args()
-    records, clips = read_meta(options.data), load_clips(options.data, options.cache)
-    names, centres = read_codebook(options.codebook) if options.codebook else _new_codebook(records, clips)
-    number, curves = {name: i for i, name in enumerate(names)}, pitch_curves(options.prosody)
-    codes: dict[str, Tensor] = {}
-    for index, record in enumerate(records):
-        known = set(sounds(record["phonemes"])) <= number.keys()
-        if record["id"] in curves and known:
-            phase = curves[record["id"]][1]
-            codes[record["id"]] = clip_codes(record, phase, _samples(clips, index), number, centres).to(torch.int16)
-    save_file(codes, options.out, {"sounds": json.dumps(names), "loudness": json.dumps(centres.tolist())})
-    print(
-        f"{len(codes)} of {len(records)} clips, {sum(c.shape[1] for c in codes.values())} frames, {len(names)} sounds"
-    )
+    folders = [(read_meta(data), read_curves(path)) for data, path in zip(options.data, options.prosody, strict=True)]
+    names, centres = read_codebook(options.codebook) if options.codebook else new_codebook(folders)
+    number = {name: i for i, name in enumerate(names)}
+    for (records, curves), out in zip(folders, options.out, strict=True):
+        known = [r for r in records if r["id"] in curves and set(sounds(r["phonemes"])) <= number.keys()]
+        codes = {r["id"]: clip_codes(r, curves[r["id"]], number, centres).to(torch.int16) for r in known}
+        save_file(codes, out, {"sounds": json.dumps(names), "loudness": json.dumps(centres.tolist())})
+        frames = sum(c.shape[1] for c in codes.values())
+        print(f"{out}: {len(codes)} of {len(records)} clips, {frames} frames, {len(names)} sounds")
 
 
 if __name__ == "__main__":

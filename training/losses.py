@@ -64,7 +64,7 @@ class WaveLoss(nn.Module):
     """Distance of complex spectra, which tells phases apart, relative to the target; fades above FADE_HZ."""
 
     WINDOWS = (512, 1024)
-    FADE_HZ = 1000.0
+    FADE_HZ = 600.0
 
     def __init__(self, sample_rate: int) -> None:
         super().__init__()

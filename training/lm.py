@@ -1,7 +1,8 @@
 """Trains the language model: `python -m training.lm --data DIR --codes FILE --out training/runs/lm --minutes 60`.
 
 The model is the family's own `DualAR`; `training.export` turns a checkpoint into a folder the engine loads. Run again
-with the same `--out` to resume. `--data` and `--codes` may be given several times, in pairs.
+with the same `--out` to resume; `--start` begins with the weights of a file of `training.checkpoint`. `--data` and
+`--codes` may be given several times, in pairs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
+from training.checkpoint import read_start
 from training.common import Log, average_into, learning_rate, save
 from training.factors import CODEBOOK_SIZE, FRAME, NUM_CODEBOOKS, SAMPLE_RATE, code_features, read_codebook
 from training.lm_data import Utterance, batches, collate, corrupted, cropped, load_utterances, split
@@ -29,7 +31,7 @@ SEED = 1
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 5e-2, 0.998
 WARMUP_STEPS = 100
 CORRUPTIONS = (0.05, 0.15, 0.4)  # shares of the input codes drawn anew, one of them in each batch
-CROPPED = 0.5  # of the utterances are cut to some of their words
+CROPPED = 0.4  # of the utterances are cut to some of their words
 MAX_COLUMNS = 1600  # of a batch, padding included
 FIRST_FRAMES, ALL_FROM = 60, 0.2  # curriculum: frames an utterance may have at first, when all take part
 LOG_EVERY, SAVE_S, EVALUATE_S = 50, 180.0, 300.0
@@ -116,9 +118,13 @@ class Trainer:
         out: Path,
         device: torch.device,
         centres: Tensor,
+        *,
+        autocast: bool = False,
+        peak_rate: float = PEAK_RATE,
     ) -> None:
         torch.manual_seed(SEED)
-        self.values, self.out, self.device = values, out, device
+        self.values, self.out, self.device, self.autocast = values, out, device, autocast
+        self.peak_rate = peak_rate
         self.config = LMConfig.from_dict(values)
         self.trained, self.held_out = split(utterances)
         self.generator = torch.Generator().manual_seed(SEED)
@@ -158,18 +164,28 @@ class Trainer:
         self.step, self.seconds, self.frames = content["step"], content["seconds"], content["frames"]
         self.generator.set_state(content["generator"].cpu())
 
+    def start_from(self, path: Path) -> None:
+        """Takes over the weights of a file of `training.checkpoint`; ValueError if it is of another configuration."""
+        config, weights = read_start(path)
+        if config != self.values:
+            differing = sorted(k for k in {*config, *self.values} if config.get(k) != self.values.get(k))
+            raise ValueError(f"{path} is of another model: {differing} differ")
+        self.model.load_state_dict(weights)
+        self.averaged.load_state_dict(weights)
+
     def train_step(self, utterances: Sequence[Utterance], progress: float) -> Losses:
         """One optimiser step."""
         torch.manual_seed(SEED + self.step)  # for dropout, so that a resumed run is the same run
         batch = collate(utterances, self.config).to(self.device)
         share = CORRUPTIONS[int(torch.randint(len(CORRUPTIONS), (), generator=self.generator))]
         columns = corrupted(batch, self.config, share, self.generator)
-        losses = compute_losses(self.model, self.head, batch, columns, self.targets, dropout=STATE_DROPOUT)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            losses = compute_losses(self.model, self.head, batch, columns, self.targets, dropout=STATE_DROPOUT)
         self.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(progress, self.step, PEAK_RATE, warmup=WARMUP_STEPS)
+            group["lr"] = learning_rate(progress, self.step, self.peak_rate, warmup=WARMUP_STEPS)
         self.optimizer.step()
         average_into(self.averaged, self.model, min(AVERAGE_DECAY, self.step / (self.step + 10)))
         self.step += 1
@@ -247,6 +263,9 @@ def main() -> None:
         "--codes", type=Path, action="append", required=True, help="its codes (training.factors, training.plans)"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
+    parser.add_argument("--start", type=Path, help="weights to begin with, a file of training.checkpoint")
+    parser.add_argument("--autocast", action="store_true", help="multiply in bfloat16: for machines with units for it")
+    parser.add_argument("--rate", type=float, default=PEAK_RATE, help="highest learning rate (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=60.0, help="training time, all runs together")
     parser.add_argument("--max-steps", type=int, help="stop here, for trials")
     parser.add_argument("--threads", type=int, default=1)
@@ -255,9 +274,14 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     values = model_config()
     utterances = load_all(options.data, options.codes, values)
-    trainer = Trainer(values, utterances, options.out, torch.device(options.device), read_codebook(options.codes[0])[1])
+    centres, device = read_codebook(options.codes[0])[1], torch.device(options.device)
+    trainer = Trainer(
+        values, utterances, options.out, device, centres, autocast=options.autocast, peak_rate=options.rate
+    )
     if (options.out / "last.pt").is_file():
         trainer.restore(options.out / "last.pt")
+    elif options.start:
+        trainer.start_from(options.start)
     frames = sum(u.num_frames for u in trainer.trained)
     size = sum(p.numel() for p in trainer.model.parameters())
     print(f"{len(trainer.trained)} utterances, {frames} frames, {size} parameters", flush=True)

@@ -15,16 +15,28 @@ from oscine.families.audio8.prompt import PromptBuilder, frame_columns, text_col
 from oscine.text.frontend import get_frontend
 from training.alignment import align, frame_places
 from training.dataset import read_meta
-from training.factors import ADVANCES, BENDS, FRAME, LOUDNESSES, SOUNDS, read_codebook, speech_frames
+from training.factors import (
+    ADVANCES,
+    BENDS,
+    FRAME,
+    LOUDNESSES,
+    SOUNDS,
+    SPEAKERS,
+    read_codebook,
+    speech_frames,
+)
 from training.mismatch import MAX_MISMATCH, mismatch
-from training.tokenizer import FRONTEND, build_tokenizer
+from training.tokenizer import CUT, FRONTEND, build_tokenizer
 
-SPEAKER = "<|speaker:0|>"
-SPEAKER_ID, SPACE_ID = (build_tokenizer().token_to_id(token) for token in (SPEAKER, " "))
+TAGS = {voice: f"<|speaker:{number}|>" for number, voice in enumerate(SPEAKERS)}
+TAG_IDS = frozenset(build_tokenizer().token_to_id(tag) for tag in TAGS.values())
+SPACE_ID, CUT_ID = (build_tokenizer().token_to_id(token) for token in (" ", CUT))
 PROMPT_SUFFIX = 5  # tokens behind the text: `<|im_end|>`, line break, `<|im_start|>`, role, `<|voice|>`
 HELD_OUT_EVERY = 40
 IGNORED = -100
-CORRUPTED = {0: SOUNDS, 1: SOUNDS, 2: ADVANCES, 4: LOUDNESSES, 5: BENDS}
+LEAST_WORDS = 6
+"""Texts of fewer words are never cropped: they are learned as they are spoken, from silence to silence."""
+CORRUPTED = {0: SOUNDS, 1: SOUNDS, 2: ADVANCES, 3: LOUDNESSES, 4: BENDS}
 """Codebook → the part its wrong codes are drawn from."""
 
 
@@ -101,7 +113,7 @@ def make_utterance(record: dict, codes: Tensor, kept: slice, prompts: PromptBuil
     """An utterance from a line of `meta.jsonl` and the codes [>= C, frame] of its clip; the frames `kept` stay."""
     frontend = get_frontend(FRONTEND)
     symbols = frontend.to_symbols(frontend.normalize(record["text"]))
-    prompt = prompts.text_only(SPEAKER + symbols)
+    prompt = prompts.text_only(TAGS[record["voice"]] + symbols)
     places = frame_places(align(symbols, record["phonemes"]), record["durations"], codes.shape[1], frame_length)
     first = len(prompt.before) + 1  # the speaker tag stands before the symbols
     return Utterance(
@@ -114,16 +126,17 @@ def make_utterance(record: dict, codes: Tensor, kept: slice, prompts: PromptBuil
 
 
 def cropped(utterance: Utterance, generator: torch.Generator) -> Utterance:
-    """Some words in a row of an utterance with their frames; the utterance itself if it has fewer than three words.
+    """Some words in a row of an utterance with their frames, CUT_ID where others were cut off.
 
-    Nothing can be learned by heart from the start of a sentence when it starts anywhere. A crop need not end with a
-    mark, as all whole texts do.
+    Nothing can be learned by heart from the start of a sentence when it starts anywhere. The mark tells such a start,
+    in the middle of speech, from that of a whole utterance, in silence, which is all that is ever asked for. An
+    utterance of fewer than LEAST_WORDS words comes back as it is.
     """
-    first = utterance.prompt.index(SPEAKER_ID) + 1
+    first = next(i for i, token in enumerate(utterance.prompt) if token in TAG_IDS) + 1
     last = len(utterance.prompt) - PROMPT_SUFFIX
     gaps = [i for i in range(first, last) if utterance.prompt[i] == SPACE_ID]
     starts, ends = [first, *(g + 1 for g in gaps)], [*gaps, last]
-    if len(starts) < 3:
+    if len(starts) < LEAST_WORDS:
         return utterance
     count = int(torch.randint(2, len(starts) + 1, (), generator=generator))
     at = int(torch.randint(len(starts) - count + 1, (), generator=generator))
@@ -131,12 +144,13 @@ def cropped(utterance: Utterance, generator: torch.Generator) -> Utterance:
     inside = (utterance.places >= (start if at else 0)) & (utterance.places < end)
     if not inside.any():
         return utterance
-    prompt = (*utterance.prompt[:first], *utterance.prompt[start:end], *utterance.prompt[last:])
+    before, after = [CUT_ID] * (start > first), [CUT_ID] * (end < last)
+    words = (*before, *utterance.prompt[start:end], *after)
     return Utterance(
         name=utterance.name,
-        prompt=prompt,
+        prompt=(*utterance.prompt[:first], *words, *utterance.prompt[last:]),
         codes=utterance.codes[:, inside],
-        places=(utterance.places[inside] - (start - first)).clamp_min(first - 1),
+        places=(utterance.places[inside] - (start - first)).clamp_min(first - 1) + len(before),
     )
 
 
@@ -193,10 +207,7 @@ def batches(utterances: Sequence[Utterance], max_columns: int, generator: torch.
 
 
 def corrupted(batch: Batch, config: LMConfig, share: float, generator: torch.Generator) -> Tensor:
-    """The batch's columns with `share` of the input codes drawn anew, each within the part of its codebook.
-
-    Phases stay true: the next one is known only from the last.
-    """
+    """The batch's columns with `share` of the input codes drawn anew, each within the part of its codebook."""
     columns = batch.columns.clone()
     audio = columns[:, 0] >= config.semantic_begin_id
     for codebook, part in CORRUPTED.items():

@@ -10,34 +10,29 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.dense import Attend
 from oscine.families.audio8.model import DualAR
-from training.factors import ADVANCES, BENDS, CODEBOOK_SIZE, LOUDNESSES, PHASE_CODEBOOK, PHASES
+from training.factors import ADVANCES, BENDS, CODEBOOK_SIZE, LOUDNESSES
 from training.lm_data import IGNORED, Batch
 
 GUIDED_LAYERS = (2, 4)
 """Slow layers whose first head is taught to look at the symbol being spoken."""
 
-SYMBOL_WEIGHT, NEXT_WEIGHT, GUIDE_WEIGHT, RECALL_WEIGHT = 0.5, 0.25, 0.2, 0.3
+SYMBOL_WEIGHT, NEXT_WEIGHT, GUIDE_WEIGHT = 0.5, 0.25, 0.2
 STATE_DROPOUT = 0.1  # of what heads and fast model read
 ADVANCE_SPREAD, BEND_SPREAD = 1.5, 0.7  # standard deviations of advances and bends as targets, in 1/32 cycle
-LOUDNESS_SPREAD = 0.15  # and of a loudness, in units of 12 dB
+LOUDNESS_SPREAD = 0.3  # and of a loudness, in units of the teacher's energy, 5 to 6 dB each
 
 
 class SymbolHead(nn.Module):
-    """Reads off the slow state the symbol spoken in the frame, the one after it, and the phase the last frame ended in.
-
-    It exists only in training. Without the last of these the state forgets the phase, and the fast model cannot add
-    the advance to it.
-    """
+    """Reads off the slow state the symbol spoken in the frame and the one after it; exists only in training."""
 
     def __init__(self, dim: int, num_symbols: int) -> None:
         super().__init__()
-        self.parts = (num_symbols, num_symbols, len(PHASES))
-        self.out = nn.Linear(dim, sum(self.parts))
+        self.out = nn.Linear(dim, 2 * num_symbols)
 
-    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """hidden [row, dim] → logits (now, next, last phase) [row, symbol], [row, symbol] and [row, phase]."""
-        now, following, phase = self.out(hidden).split(self.parts, dim=-1)
-        return now, following, phase
+    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """hidden [row, dim] → logits (now, next), both [row, symbol]."""
+        now, following = self.out(hidden).chunk(2, dim=-1)
+        return now, following
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +41,17 @@ class Losses:
 
     semantic: Tensor
     advance: Tensor
-    phase: Tensor
+    loudness: Tensor
     fast: Tensor
     now: Tensor
     next: Tensor
     guide: Tensor
-    recall: Tensor
     accuracy: Tensor
 
     @property
     def total(self) -> Tensor:
         """What is descended."""
         aids = SYMBOL_WEIGHT * self.now + NEXT_WEIGHT * self.next + GUIDE_WEIGHT * self.guide
-        aids = aids + RECALL_WEIGHT * self.recall
         return self.semantic + self.fast + aids
 
 
@@ -109,7 +102,7 @@ def guide_loss(q: Tensor, keys: Tensor, place: Tensor) -> Tensor:
 
 
 def code_targets(centres: Tensor) -> Tensor:
-    """What to expect when a code is true, [code, code]: itself for sounds and phases, its neighbourhood for the rest.
+    """What to expect when a code is true, [code, code]: itself for sounds, its neighbourhood for the rest.
 
     Advances, bends and loudnesses that lie side by side sound alike and are learned together; `centres` [code, 2] are
     those of the loudnesses.
@@ -159,9 +152,7 @@ def compute_losses(
     semantic = soft_cross_entropy(logits, truth, targets)
     is_frame = batch.place[predicting] != IGNORED
     spoken = final[is_frame]
-    now, following, phase = head(spoken)
-    last = batch.columns[:, 1 + PHASE_CODEBOOK][predicting][is_frame] - PHASES.start
-    is_known = (batch.columns[:, 0] >= model.config.semantic_begin_id)[predicting][is_frame]
+    now, following = head(spoken)
     at_frames = batch.place != IGNORED
     true_now = batch.now[at_frames]
     codes = batch.codes[at_frames]
@@ -170,12 +161,11 @@ def compute_losses(
     return Losses(
         semantic=semantic,
         advance=parts[1].detach(),
-        phase=parts[2].detach(),
+        loudness=parts[2].detach(),
         fast=torch.stack(parts).mean(),
         now=F.cross_entropy(now, true_now),
         next=F.cross_entropy(following, batch.next[at_frames]),
         guide=guide,
-        recall=F.cross_entropy(phase[is_known], last[is_known]),
         accuracy=(now.argmax(-1) == true_now).float().mean(),
     )
 

@@ -1,8 +1,9 @@
 """How good a trained model is: speaks the held-out sentences through the public API and lets the judges listen.
 
-`python -m training.report --model FOLDER --teacher FOLDER` writes REPORT.md and REPORT.json. With teacher audio of the
-same sentences (`python -m training.data --texts training/heldout.txt --out FOLDER`) the table also shows the teacher,
-and with `--codec FOLDER --codes FILE` what the codec alone makes of the teacher's codes: the best a model can sound.
+`python -m training.report --model FOLDER --teacher heart=FOLDER --codes heart=FILE --piper` writes REPORT.md and
+REPORT.json. For each of the model's voices the report shows every stage at which something may be lost: the teacher
+(`training.data --texts training/heldout.txt`), the teacher's codes through our codec (`training.factors`), the codes of
+our language model decoded by themselves, and what a user hears. Piper's `joe-medium` stands beside them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,30 +25,20 @@ import numpy as np
 import soundfile
 
 from training import report_text
-from training.judges import Floats, Panel, Scores
+from training.judges import Panel, Scores
 from training.packages import CACHE
+from training.systems import OurVoice, Rendering, piper, teacher_clips
 from training.texts import HELD_OUT, read_held_out, read_meta
 
 NUM_REFERENCES = 12
 """Longest clips of the reference folder that make up the voice to compare with."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rendering:
-    """One sentence spoken by one system, before it is judged; times are seconds, None where they mean nothing."""
-
-    text: str
-    samples: Floats
-    sample_rate: int
-    finish_reason: str = "stop"
-    first_audio_s: float | None = None
-    rtf: float | None = None
-    seed: int | None = None
+RESAMPLES, CONFIDENCE = 2000, 95.0
+"""Bootstrap over sentences: how often they are drawn anew, and the per cent of the means that an interval holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One rendering with what the judges said; `audio_s` is its length."""
+    """One rendering with what the judges said; `audio_s` is its length, `level` that of its speech in dBFS."""
 
     text: str
     group: str
@@ -56,6 +47,7 @@ class Judged:
     first_audio_s: float | None
     rtf: float | None
     seed: int | None
+    level: float | None
     scores: Scores
 
     @property
@@ -73,66 +65,7 @@ def group_of(text: str) -> str:
     return "short" if words <= 3 else "long" if words > 30 else "ordinary"
 
 
-def from_model(folder: Path, sentences: Sequence[str], seed: int, options: dict[str, Any]) -> Iterator[Rendering]:
-    """Speaks each sentence with the model of `folder`; sentence number n gets `seed` + n.
-
-    A sentence whose generation fails is a rendering without samples and the error's code as its finish reason.
-    """
-    import oscine
-    from oscine.errors import GenerationError
-
-    with oscine.load(folder, device="cpu", threads=1, offline=True) as model:
-        model.generate("This warms the model up.", seed=seed, **options)
-        for number, text in enumerate(sentences):
-            try:
-                result = model.generate(text, seed=seed + number, **options)
-            except GenerationError as error:
-                rate = model.capabilities.sample_rate
-                nothing = np.zeros(0, dtype=np.float32)
-                yield Rendering(text=text, samples=nothing, sample_rate=rate, finish_reason=error.code)
-                continue
-            yield Rendering(
-                text=text,
-                samples=result.audio,
-                sample_rate=result.sample_rate,
-                finish_reason=result.finish_reason,
-                first_audio_s=result.timings.first_audio_s,
-                rtf=result.timings.rtf if len(result.audio) else None,
-                seed=result.seed,
-            )
-
-
-def from_folder(folder: Path, sentences: Sequence[str]) -> Iterator[Rendering]:
-    """The clips of a data folder that speak `sentences`; sentences it lacks are left out."""
-    rows = {str(row["text"]): row for row in read_meta(folder)}
-    for text in sentences:
-        if text in rows:
-            samples, rate = soundfile.read(str(folder / "audio" / f"{rows[text]['id']}.opus"), dtype="float32")
-            yield Rendering(text=text, samples=samples, sample_rate=rate)
-
-
-def through_codec(folder: Path, codes_file: Path, teacher: Path, sentences: Sequence[str]) -> Iterator[Rendering]:
-    """What the codec in `folder` makes of the teacher's own codes (training.factors) for `sentences`."""
-    import torch
-    from safetensors.torch import load_file
-
-    from training.codec import load_codec
-    from training.factors import DELAY, FRAME
-
-    codec, stored = load_codec(folder), load_file(codes_file)
-    rows = {str(row["text"]): row for row in read_meta(teacher)}
-    rate = codec.config.sample_rate
-    for text in sentences:
-        if text not in rows or rows[text]["id"] not in stored:
-            continue
-        begin = time.perf_counter()
-        with torch.inference_mode():
-            samples = codec.decode(stored[rows[text]["id"]].long()[None])[0, 0, DELAY * FRAME :].numpy()
-        rtf = (time.perf_counter() - begin) * rate / len(samples)
-        yield Rendering(text=text, samples=samples, sample_rate=rate, rtf=rtf)
-
-
-def judge_all(panel: Panel, renderings: Iterator[Rendering], name: str, keep: Path | None) -> list[Judged]:
+def judge_all(panel: Panel, renderings: Iterable[Rendering], name: str, keep: Path | None) -> list[Judged]:
     """Judges every rendering, saying how far it is; with `keep` also writes each as a WAV file there."""
     judged: list[Judged] = []
     for number, item in enumerate(renderings):
@@ -149,6 +82,7 @@ def judge_all(panel: Panel, renderings: Iterator[Rendering], name: str, keep: Pa
                 first_audio_s=item.first_audio_s,
                 rtf=item.rtf,
                 seed=item.seed,
+                level=active_level(item.samples, item.sample_rate),
                 scores=scores,
             )
         )
@@ -165,12 +99,15 @@ def summary(judged: Sequence[Judged]) -> dict[str, Any]:
         "clips": len(judged),
         "audio_s": sum(item.audio_s for item in judged),
         "wer": _mean([result.rate for result in words]),
+        "wer_interval": interval([result.rate for result in words]),
         "faultless": _mean([float(result.errors == 0) for result in words]),
         "wer_by_group": {
             group: _mean([item.scores.words.rate for item in judged if item.group == group and item.scores.words])
             for group in report_text.GROUPS
         },
         "naturalness": _mean([item.scores.naturalness for item in judged]),
+        "naturalness_interval": interval([item.scores.naturalness for item in judged]),
+        "level": _mean([item.level for item in judged]),
         "noise": _mean([item.scores.noise for item in judged]),
         "likeness": _mean([item.scores.likeness for item in judged]),
         "rtf": _percentiles([item.rtf for item in judged]),
@@ -178,6 +115,25 @@ def summary(judged: Sequence[Judged]) -> dict[str, Any]:
         "finish_reasons": dict(Counter(item.finish_reason for item in judged)),
         "empty": sum(item.empty for item in judged),
     }
+
+
+def interval(values: Sequence[float | None]) -> tuple[float, float] | None:
+    """The interval that holds CONFIDENCE per cent of the means of sentences drawn anew; None for fewer than two."""
+    present = np.array([value for value in values if value is not None])
+    if len(present) < 2:
+        return None
+    drawn = np.random.default_rng(1).integers(0, len(present), (RESAMPLES, len(present)))
+    low, high = np.percentile(present[drawn].mean(axis=1), [50 - CONFIDENCE / 2, 50 + CONFIDENCE / 2])
+    return float(low), float(high)
+
+
+def active_level(samples: np.ndarray, rate: int) -> float | None:
+    """Level in dBFS of what is spoken: of the 20 ms that are within 30 dB of the loudest; None for silence."""
+    size = rate // 50
+    powers = np.square(samples[: len(samples) // size * size].reshape(-1, size), dtype=np.float64).mean(axis=1)
+    if not len(powers) or powers.max() <= 0:
+        return None
+    return float(10 * np.log10(powers[powers > powers.max() * 1e-3].mean()))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -219,20 +175,61 @@ def _cpu_lines() -> list[str]:
 
 
 def remember_voice(panel: Panel, folder: Path | None) -> None:
-    """Takes the longest clips of a data folder as the voice that likeness is measured against."""
-    if folder is None:
-        return
-    rows = sorted(read_meta(folder), key=lambda row: -int(str(row["samples"])))[:NUM_REFERENCES]
+    """Takes the longest clips of a data folder as the voice that likeness is measured against; None forgets it."""
+    rows = sorted(read_meta(folder), key=lambda row: -int(str(row["samples"])))[:NUM_REFERENCES] if folder else []
     panel.remember([soundfile.read(str(folder / "audio" / f"{row['id']}.opus"), dtype="float32") for row in rows])
+
+
+def judge_voice(
+    panel: Panel, options: argparse.Namespace, ours: OurVoice | None, name: str, sentences: Sequence[str]
+) -> dict[str, list[Judged]]:
+    """The stages of one voice, each judged; `name` is the model's for it."""
+    teacher, codes = options.teacher.get(name), options.codes.get(name)
+    remember_voice(panel, teacher)
+    judged: dict[str, list[Judged]] = {}
+
+    def judge(stage: str, renderings: Iterable[Rendering]) -> None:
+        judged[f"{name} {stage}"] = judge_all(panel, renderings, f"{name}-{stage}", options.keep)
+
+    if teacher:
+        judge("teacher", teacher_clips(teacher, sentences))
+    if ours and codes:
+        judge("codec", ours.decode_all(codes, teacher, sentences))
+    if ours:
+        shipped = list(ours.speak(name, sentences, options.seed, options.options))
+        judge("codes", (ours.decode(item.text, item.frames) for item in shipped if item.frames))
+        judge("shipped", shipped)
+    return judged
+
+
+def _named(argument: str) -> tuple[str, Path]:
+    name, mark, path = argument.partition("=")
+    if not (name and mark and path):
+        raise argparse.ArgumentTypeError(f"{argument!r} is not of the form voice=path")
+    return name, Path(path)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.report", description="Judges a trained model.")
-    parser.add_argument("--model", type=Path, help="checkpoint folder; without it only teacher and codec are judged")
-    parser.add_argument("--teacher", type=Path, help="data folder with the held-out sentences spoken by the teacher")
-    parser.add_argument("--codec", type=Path, help="folder with codec.safetensors and codec_config.json")
-    parser.add_argument("--codes", type=Path, help="codes of the teacher's clips (training.factors), for --codec")
-    parser.add_argument("--reference", type=Path, help="data folder for likeness of voice (default: the teacher's)")
+    parser.add_argument("--model", type=Path, help="checkpoint folder; without it only the others are judged")
+    parser.add_argument("--voice", action="append", help="a voice of the model (default: each that has a --teacher)")
+    parser.add_argument(
+        "--teacher",
+        type=_named,
+        action="append",
+        default=[],
+        metavar="VOICE=FOLDER",
+        help="data folder with the held-out sentences spoken by the teacher of a voice",
+    )
+    parser.add_argument(
+        "--codes",
+        type=_named,
+        action="append",
+        default=[],
+        metavar="VOICE=FILE",
+        help="codes of a teacher's clips (training.factors), to hear what our codec makes of them",
+    )
+    parser.add_argument("--piper", action="store_true", help="let Piper's joe-medium speak, too")
     parser.add_argument("--sentences", type=Path, default=HELD_OUT, help="text file, one sentence a line")
     parser.add_argument("--limit", type=int, help="take this many sentences only, spread over the list")
     parser.add_argument("--seed", type=int, default=1000, help="seed of the first sentence (default %(default)s)")
@@ -243,10 +240,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("REPORT.md"), help="the report to write")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the judges' weights are kept")
     options = parser.parse_args(arguments)
-    if not options.model and not options.teacher:
-        parser.error("give --model, --teacher or both")
-    if options.codec and not (options.teacher and options.codes):
-        parser.error("--codec needs --teacher and --codes, the teacher's sentences as codes")
+    options.teacher, options.codes = dict(options.teacher), dict(options.codes)
+    options.voice = options.voice or list(options.teacher)
+    if not options.model and not options.teacher and not options.piper:
+        parser.error("give --model, --teacher or --piper")
+    if options.model and not options.voice:
+        parser.error("--model needs --voice or --teacher, to know which of its voices to judge")
+    if set(options.codes) - set(options.teacher) or (options.codes and not options.model):
+        parser.error("--codes needs --model, whose codec decodes them, and the --teacher of the same voice")
     return options
 
 
@@ -263,29 +264,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     panel = Panel(options.whisper, options.cache)
     for name, message in panel.missing.items():
         print(f"no {name}: {message}", file=sys.stderr)
-    remember_voice(panel, options.reference or options.teacher)
-    systems: dict[str, Callable[[], Iterator[Rendering]]] = {}
-    if options.model:
-        systems["model"] = lambda: from_model(options.model, sentences, options.seed, options.options)
-    if options.codec:
-        systems["codec"] = lambda: through_codec(options.codec, options.codes, options.teacher, sentences)
-    if options.teacher:
-        systems["teacher"] = lambda: from_folder(options.teacher, sentences)
-    judged = {name: judge_all(panel, render(), name, options.keep) for name, render in systems.items()}
-    report = {
-        "environment": environment(options, panel),
-        "systems": {name: summary(items) for name, items in judged.items()},
-    }
+    ours = OurVoice(options.model) if options.model else None
+    judged: dict[str, list[Judged]] = {}
+    for name in options.voice:
+        judged |= judge_voice(panel, options, ours, name, sentences)
+    if options.piper:
+        remember_voice(panel, None)
+        judged["piper"] = judge_all(panel, piper(sentences, options.cache), "piper", options.keep)
+    write_report(options, environment(options, panel), judged)
+    return 0
+
+
+def write_report(options: argparse.Namespace, where: Mapping[str, str], judged: Mapping[str, list[Judged]]) -> None:
+    """Writes REPORT.md and REPORT.json, with the systems of an earlier run beside them, and prints the summary."""
+    systems = {name: summary(items) for name, items in judged.items()}
     clips = {name: [asdict(item) for item in items] for name, items in judged.items()}
     if options.beside:
         earlier = json.loads(options.beside.read_text(encoding="utf-8"))
-        for old, own in ((earlier["systems"], report["systems"]), (earlier["clips"], clips)):
-            own.update({name: value for name, value in old.items() if name not in own})
+        systems, clips = {**earlier["systems"], **systems}, {**earlier["clips"], **clips}
+    report = {"environment": where, "systems": systems}
     options.out.write_text(report_text.markdown(report), encoding="utf-8")
     full = json.dumps({**report, "clips": clips}, indent=1, ensure_ascii=False)
     options.out.with_suffix(".json").write_text(full + "\n", encoding="utf-8")
     print(json.dumps(report))
-    return 0
 
 
 if __name__ == "__main__":

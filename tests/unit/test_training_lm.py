@@ -8,49 +8,38 @@ from pathlib import Path
 import pytest
 import torch
 from training.alignment import align, frame_places
-from training.export import halved, sharpened, write_folder
-from training.factors import ADVANCES, BENDS, CODEBOOK_SIZE, LOUDNESSES, PHASE_CODEBOOK, PHASES, SOUNDS, code_features
+from training.checkpoint import halved, read_start, write_start
+from training.export import SPEAKERS, louder, sharpened, write_folder
+from training.factors import (
+    ADVANCES,
+    BENDS,
+    CODEBOOK_SIZE,
+    LOUDNESSES,
+    NUM_CODEBOOKS,
+    SOUNDS,
+    code_features,
+    read_codebook,
+)
 from training.lm import Trainer, initialise, model_config, start_from_features
-from training.lm_data import IGNORED, Utterance, batches, collate, corrupted, cropped, make_utterance
-from training.lm_losses import SymbolHead, code_targets, compact_head, compute_losses, slow_states, soft_cross_entropy
-from training.tokenizer import SEMANTIC_BEGIN, alphabet, build_tokenizer
+from training.lm_data import IGNORED, LEAST_WORDS, Utterance, batches, collate, corrupted, cropped, make_utterance
+from training.lm_losses import code_targets, compact_head, slow_states, soft_cross_entropy
+from training.tokenizer import CUT, SEMANTIC_BEGIN, alphabet, build_tokenizer
 
 import oscine
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
+from oscine.families.audio8.spectral_codec import SpectralCodec
+from oscine.families.audio8.spectral_config import SpectralConfig
 from oscine.families.audio8.weights import build_lm
 
-CODEC = CodecConfig(
-    sample_rate=24000,
-    encoder_dim=2,
-    encoder_rates=(10, 5, 3, 2),
-    encoder_transformer_layers=(0, 0, 0, 0),
-    latent_dim=16,
-    decoder_dim=16,
-    decoder_rates=(2, 3, 5, 10),
-    transformer_head_dim=8,
-    semantic_codebook_size=CODEBOOK_SIZE,
-    n_residual_codebooks=5,
-    residual_codebook_size=CODEBOOK_SIZE,
-    codebook_dim=4,
-    downsample_factors=(4,),
-    pre_n_layer=1,
-    pre_n_head=2,
-    pre_intermediate_size=16,
-    post_n_layer=1,
-    post_n_head=2,
-    post_n_local_heads=2,
-    post_intermediate_size=16,
-    quantizer_window=8,
-)
-PARTS = (SOUNDS, SOUNDS, ADVANCES, PHASES, LOUDNESSES, BENDS)
+CODEC = SpectralConfig(codebook_dim=8, dim=16, hidden_dim=32, num_blocks=1)
+PARTS = (SOUNDS, SOUNDS, ADVANCES, LOUDNESSES, BENDS)
 CENTRES = torch.stack([torch.linspace(0, 5, len(LOUDNESSES)), torch.linspace(1, 4, len(LOUDNESSES))], dim=1)
 SMALL = {"dim": 32, "n_layer": 5, "intermediate_size": 48, "fast_dim": 16, "fast_intermediate_size": 24}
 RECORD = {
     "id": "a",
+    "voice": "am_michael",
     "text": "Hello there.",
     "phonemes": "həlˈoʊ ðˈɛɹ.",
     "durations": [18, 2, 3, 2, 1, 3, 4, 1, 2, 2, 3, 4, 5, 8],
@@ -146,27 +135,63 @@ def test_batches_hold_everything_once_and_stay_within_their_size(utterances: lis
     assert any(len(group) > 1 for group in groups)
 
 
-def test_a_crop_keeps_whole_words_with_their_frames(config: LMConfig) -> None:
-    prompts = PromptBuilder(build_tokenizer(), config)
-    record = {"text": "We saw two men.", "phonemes": "wi sˈɔ tˈu mˈɛn.", "durations": [4, *[3] * 16, 4]}
-    codes = torch.arange(40).repeat(6, 1)
-    whole = make_utterance({**record, "id": "w"}, codes, slice(0, 35), prompts, 960)
-    text = [build_tokenizer().id_to_token(i) for i in whole.prompt[8:-5]]
+LONG = {
+    "id": "w",
+    "voice": "af_heart",
+    "text": "We saw two men by the sea.",
+    "phonemes": "wi sˈɔ tˈu mˈɛn baɪ ðə sˈi.",
+    "durations": [4, *[2] * 27, 4],
+}
+
+
+def test_a_crop_keeps_whole_words_with_their_frames_and_marks_what_is_gone(config: LMConfig) -> None:
+    """Without the mark the model began some of its utterances in mid-speech, as most crops do."""
+    tokenizer = build_tokenizer()
+    cut, space = tokenizer.token_to_id(CUT), tokenizer.token_to_id(" ")
+    whole = make_utterance(
+        LONG, torch.arange(40).repeat(NUM_CODEBOOKS, 1), slice(0, 40), PromptBuilder(tokenizer, config), 960
+    )
+    text = "".join(tokenizer.id_to_token(i) for i in whole.prompt[8:-5])
     generator, seen = torch.Generator().manual_seed(1), set()
-    for _ in range(40):
+    for _ in range(80):
         part = cropped(whole, generator)
-        said = "".join(build_tokenizer().id_to_token(i) for i in part.prompt[8:-5])
+        ids = part.prompt[8:-5]
+        said = "".join(tokenizer.id_to_token(i) for i in ids if i != cut)
         seen.add(said)
-        assert said in "".join(text)
-        assert set(said.rstrip(".").split(" ")) <= set("".join(text).rstrip(".").split(" "))
         assert (part.prompt[:8], part.prompt[-5:]) == (whole.prompt[:8], whole.prompt[-5:])
+        assert set(said.rstrip(".").split(" ")) <= set(text.rstrip(".").split(" "))
+        assert (ids[0] == cut, ids[-1] == cut) == (not text.startswith(said), not text.endswith(said))
+        assert cut not in ids[1:-1]
         assert part.codes.shape[1] == len(part.places) > 0
         assert 7 <= int(part.places.min()) <= int(part.places.max()) < len(part.prompt) - 5
-        heard = [part.prompt[i] for i in part.places if i > 7]
-        assert set(heard) <= set(part.prompt[8:-5])
-        at = int((whole.codes[0] == part.codes[0, -1]).nonzero()[0])
-        assert whole.prompt[whole.places[at]] == part.prompt[part.places[-1]]
-    assert len(seen) > 4
+        assert cut not in [part.prompt[i] for i in part.places if i > 8]
+        for frame in (0, -1):  # each frame still speaks the symbol it spoke
+            at = int((whole.codes[0] == part.codes[0, frame]).nonzero()[0])
+            if whole.prompt[whole.places[at]] != space:
+                assert whole.prompt[whole.places[at]] == part.prompt[part.places[frame]]
+    assert len(seen) > 8
+
+
+def test_a_short_text_is_never_cropped(config: LMConfig, utterances: list[Utterance]) -> None:
+    short = {**LONG, "text": "We saw two men.", "phonemes": "wi sˈɔ tˈu mˈɛn.", "durations": [4, *[3] * 16, 4]}
+    assert len(short["text"].split()) < LEAST_WORDS <= len(LONG["text"].split())
+    codes = torch.arange(40).repeat(NUM_CODEBOOKS, 1)
+    whole = make_utterance(short, codes, slice(0, 35), PromptBuilder(build_tokenizer(), config), 960)
+    assert all(cropped(whole, torch.Generator().manual_seed(n)) is whole for n in range(20))
+
+
+def test_no_text_of_a_user_says_that_something_was_cut(config: LMConfig) -> None:
+    tokenizer = build_tokenizer()
+    spoken = PromptBuilder(tokenizer, config).text_only(f"<|speaker:1|>a {CUT} b").after
+    assert tokenizer.token_to_id(CUT) not in spoken
+
+
+def test_the_prompt_names_the_speaker_of_the_clip(config: LMConfig) -> None:
+    tokenizer, codes = build_tokenizer(), torch.zeros(NUM_CODEBOOKS, 29, dtype=torch.long)
+    for voice, number in (("am_michael", 0), ("af_heart", 1)):
+        made = make_utterance({**RECORD, "voice": voice}, codes, slice(0, 29), PromptBuilder(tokenizer, config), 1200)
+        assert made.prompt[7] == tokenizer.token_to_id(f"<|speaker:{number}|>")
+        assert made.prompt[made.places[-1]] == tokenizer.token_to_id(".")
 
 
 def test_corruption_stays_within_the_parts_and_keeps_both_places_of_the_first(
@@ -181,7 +206,7 @@ def test_corruption_stays_within_the_parts_and_keeps_both_places_of_the_first(
         codes, true = columns[:, 1 + codebook][audio], batch.columns[:, 1 + codebook][audio]
         assert ((codes >= part.start) & (codes < part.stop)).all()
         changed = (codes != true).float().mean()
-        assert changed == 0 if codebook == PHASE_CODEBOOK else 0.35 < changed < 0.6
+        assert 0.35 < changed < 0.6
     assert torch.equal(corrupted(batch, config, 0.0, torch.Generator()), batch.columns)
 
 
@@ -214,7 +239,7 @@ def test_codes_that_mean_alike_start_alike(config: LMConfig) -> None:
 def test_targets_spread_over_what_sounds_alike_alone() -> None:
     targets = code_targets(CENTRES)
     torch.testing.assert_close(targets.sum(-1), torch.ones(CODEBOOK_SIZE))
-    exact = [*SOUNDS, *PHASES]
+    exact = [*SOUNDS]
     assert torch.equal(targets[exact], torch.eye(CODEBOOK_SIZE)[exact])
     for part in (ADVANCES, BENDS, LOUDNESSES):
         row = targets[part.start + 20]
@@ -233,24 +258,6 @@ def test_soft_targets_are_least_where_they_are_met_and_spare_the_end_of_speech()
     assert soft_cross_entropy(met, codes, targets) < soft_cross_entropy(hard, codes, targets)
     assert soft_cross_entropy(hard, codes, None) < 1e-6
     assert soft_cross_entropy(hard[1:2], codes[1:2], targets) < 1e-6
-
-
-def test_the_state_is_asked_for_the_phase_the_last_frame_ended_in(
-    config: LMConfig, utterances: list[Utterance]
-) -> None:
-    torch.manual_seed(5)
-    model, head = DualAR(config), SymbolHead(config.dim, SEMANTIC_BEGIN)
-    initialise(model)
-    batch = collate(utterances, config)
-    with torch.no_grad():  # a head that says phase 7 whatever the state
-        head.out.weight.zero_()
-        head.out.bias.fill_(-30.0)
-        head.out.bias[2 * SEMANTIC_BEGIN + 7] = 30.0
-    phases = torch.cat([u.codes[PHASE_CODEBOOK, :-1] - PHASES.start for u in utterances])
-    wrong = (phases != 7).float().mean()
-    assert 0 < wrong < 1
-    recall = compute_losses(model, head, batch, batch.columns).recall
-    torch.testing.assert_close(recall, wrong * 60.0)
 
 
 def test_sharpening_turns_the_fast_logits_alone(config: LMConfig) -> None:
@@ -276,16 +283,46 @@ def test_a_run_learns_and_resumes_where_it_stopped(tmp_path: Path, utterances: l
     assert resumed.evaluate()["held_semantic"] > 0
 
 
+def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path, utterances: list[Utterance]) -> None:
+    torch.manual_seed(6)
+    path, names = tmp_path / "kept" / "lm.safetensors", ["<silence>", "a"]
+    model = DualAR(LMConfig.from_dict(small_values()))
+    initialise(model)
+    write_start(path, small_values(), model.state_dict(), (names, CENTRES))
+    assert read_codebook(path)[0] == names
+    torch.testing.assert_close(read_codebook(path)[1], CENTRES)
+    trainer = Trainer(small_values(), utterances, tmp_path, torch.device("cpu"), CENTRES)
+    trainer.start_from(path)
+    for name, value in read_start(path)[1].items():
+        assert torch.equal(trainer.model.state_dict()[name], value)
+        assert torch.equal(trainer.averaged.state_dict()[name], value)
+        torch.testing.assert_close(value, model.state_dict()[name], rtol=1e-3, atol=1e-6)
+    other = Trainer({**small_values(), "dim": 64, "n_head": 8}, utterances, tmp_path, torch.device("cpu"), CENTRES)
+    with pytest.raises(ValueError, match=r"\['dim', 'n_head'\] differ"):
+        other.start_from(path)
+
+
 def test_the_exported_folder_is_an_ordinary_checkpoint(tmp_path: Path) -> None:
     torch.manual_seed(4)
     values = small_values()
-    model, codec = DualAR(LMConfig.from_dict(values)), Codec(CODEC)
+    model, codec = DualAR(LMConfig.from_dict(values)), SpectralCodec(CODEC)
     initialise(model)
     write_folder(tmp_path / "voice", values, model.state_dict(), codec)
     voice = oscine.load(tmp_path / "voice", device="cpu")
     result = voice.generate("Hello there.", seed=1, max_new_tokens=5, min_new_frames=3)
     assert 3 * 1200 <= len(result.audio) <= 5 * 1200
-    assert list(voice.voices) == ["michael"]
+    assert list(voice.voices) == list(SPEAKERS)
+
+
+def test_a_gain_makes_the_codec_louder_and_changes_nothing_else() -> None:
+    torch.manual_seed(7)
+    codec, loud = SpectralCodec(CODEC), SpectralCodec(CODEC)
+    codec.load_state_dict(louder(codec, -30.0))  # untrained gains clip
+    loud.load_state_dict(louder(codec, 3.0))
+    codes = drawn_codes(12, torch.Generator().manual_seed(8))[None]
+    quiet = codec.decode(codes)
+    assert 0 < quiet.abs().max() < 0.7
+    torch.testing.assert_close(loud.decode(codes), quiet * 10 ** (3.0 / 20), rtol=1e-4, atol=1e-6)
 
 
 def test_weights_beyond_half_precision_are_refused() -> None:

@@ -253,3 +253,14 @@ def test_a_folder_that_would_clone_with_a_codec_that_cannot_listen_is_refused(tm
         Audio8Config.from_folder(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"voice_cloning": False}))
     assert Audio8Config.from_folder(tmp_path).codec == CONFIG
+
+
+def test_a_codec_that_has_spoken_can_still_learn() -> None:
+    """The transforms it kept from inference had no gradients to give: training in the same process failed."""
+    config = dataclasses.replace(CONFIG, fft_length=120, hop_length=30, steps_per_frame=2)  # kept by no other test
+    codec, codes = SpectralCodec(config), random_codes()
+    with torch.inference_mode():
+        codec.decode(codes)
+    codec.synthesize(codes).square().sum().backward()
+    assert codec.spectra.weight.grad is not None
+    assert codec.spectra.weight.grad.abs().sum() > 0

@@ -236,6 +236,7 @@ class SpectralCodec(nn.Module):
 
 
 @functools.lru_cache(maxsize=8)
+@torch.inference_mode(False)  # kept for whoever asks next, who may want gradients through it
 def _forward_transform(size: int, device: torch.device) -> Tensor:
     """Matrix [2 * bin, size]: samples, windowed (Hann), to real and imaginary parts."""
     angles, window = _angles(size), torch.hann_window(size, dtype=torch.float64)
@@ -243,6 +244,7 @@ def _forward_transform(size: int, device: torch.device) -> Tensor:
 
 
 @functools.lru_cache(maxsize=8)
+@torch.inference_mode(False)
 def _inverse_transform(size: int, hop: int, device: torch.device) -> Tensor:
     """Matrix [size, 2 * bin]: parts to samples, windowed so that overlap-add undoes both windows."""
     angles, window = _angles(size), torch.hann_window(size, dtype=torch.float64)

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oscine.errors import ConfigMismatch, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from oscine.types import Voice
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +99,8 @@ class FamilySpec:
     dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")
     threads: Callable[[Path], int | None] = lambda folder: None
     """The CPU threads a checkpoint is fastest with; None: torch's own number."""
+    check_voice: Callable[[Voice], None] = lambda voice: None
+    """Raises ValueError for a stored voice whose version or tensors are not what the family makes."""
     releases: tuple[Release, ...] = ()
     bench: BenchSpec | None = None
 

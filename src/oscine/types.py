@@ -37,15 +37,16 @@ class AudioInput:
 class Voice:
     """A voice a model can speak with.
 
-    `codes` int64 [codebook, frame] and their `transcript` make a cloned voice; `speaker` names one that the
-    checkpoint was trained with (the N of its `<|speaker:N|>` tag); exactly one of the two is set. `family` and
-    `codec` say what the codes belong to, so that a voice of another model is refused.
+    A cloned voice has `tensors`, by the names its family gives them, and the `transcript` of the recording they were
+    made of; `speaker` is the number of one that the checkpoint was trained with; exactly one of the two is set.
+    `family`, `codec` and the `version` of its tensors say what they belong to, so that others are refused.
     """
 
     name: str
     family: str
     codec: str = ""
-    codes: npt.NDArray[np.int64] | None = None
+    version: int = 1
+    tensors: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     transcript: str | None = None
     speaker: int | None = None
     description: str = ""

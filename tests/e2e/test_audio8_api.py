@@ -207,4 +207,6 @@ def test_cancel_from_another_thread_ends_a_stream(model: oscine.Model) -> None:
 
 
 def _voice(codec: str = "x") -> oscine.Voice:
-    return oscine.Voice(name="v", family="audio8", codec=codec, codes=np.zeros((5, 4), np.int64), transcript="hm")
+    return oscine.Voice(
+        name="v", family="audio8", codec=codec, tensors={"codes": np.zeros((5, 4), np.int64)}, transcript="hm"
+    )

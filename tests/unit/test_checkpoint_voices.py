@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -21,11 +22,21 @@ from oscine.checkpoint.voices import MAX_FILE_BYTES, VoiceStore, data_home
 from oscine.errors import InvalidRequest, OutputError, UnknownVoice, VoiceExists
 from oscine.types import Voice
 
+DATA = Path(__file__).parent / "data"
 CODES = np.arange(30, dtype=np.int64).reshape(5, 6)
 
 
 def voice(name: str = "ann", **fields: object) -> Voice:
-    return Voice(**{"name": name, "family": "audio8", "codec": "c", "codes": CODES, "transcript": "Hi, ünï.", **fields})  # type: ignore[arg-type]
+    return Voice(
+        **{
+            "name": name,
+            "family": "audio8",
+            "codec": "c",
+            "tensors": {"codes": CODES},
+            "transcript": "Hi, ünï.",
+            **fields,
+        }
+    )  # type: ignore[arg-type]
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -37,14 +48,47 @@ def test_round_trip(tmp_path: Path) -> None:
     assert (ann.name, ann.family, ann.codec, ann.transcript, ann.description, ann.language, ann.speaker) == (
         "ann", "audio8", "c", "Hi, ünï.", "d", "de", None,
     )  # fmt: skip
-    assert ann.codes is not None
-    assert ann.codes.dtype == np.int64
-    np.testing.assert_array_equal(ann.codes, CODES)
-    assert (third.speaker, third.codes, third.transcript) == (3, None, None)
+    assert ann.tensors["codes"].dtype == np.int64
+    np.testing.assert_array_equal(ann.tensors["codes"], CODES)
+    assert (ann.version, third.version, third.speaker, third.tensors, third.transcript) == (1, 1, 3, {}, None)
     assert store.get("ann").name == "ann"
     store.remove("ann")
     assert [v.name for v in store.list()] == ["third"]
     assert os.listdir(store.directory) == ["third.safetensors"]
+
+
+def test_voices_of_earlier_releases_load(tmp_path: Path) -> None:
+    """Files that the first format's own code wrote."""
+    for path in DATA.glob("voice_format_1_*.safetensors"):
+        shutil.copy(path, tmp_path / path.name.removeprefix("voice_format_1_"))
+    ann, tag = VoiceStore(tmp_path).list()
+    assert (ann.name, ann.family, ann.codec, ann.version) == ("Ann", "audio8", "0123456789ab", 1)
+    assert (ann.transcript, ann.description, ann.language, ann.speaker) == ("Hi, ünï.", "d", "de", None)
+    np.testing.assert_array_equal(ann.tensors["codes"], np.arange(12).reshape(3, 4))
+    assert (tag.name, tag.speaker, tag.tensors) == ("tag", 3, {})
+
+
+def test_a_family_that_is_not_installed_keeps_its_tensors(tmp_path: Path) -> None:
+    tensors = {"style": np.linspace(0, 1, 7, dtype=np.float32), "pitch": np.array(3.5)}
+    VoiceStore(tmp_path).add(voice(family="elsewhere", version=4, tensors=tensors))
+    (ann,) = VoiceStore(tmp_path).list()
+    assert (ann.family, ann.version, set(ann.tensors)) == ("elsewhere", 4, {"style", "pitch"})
+    for name, value in tensors.items():
+        assert ann.tensors[name].dtype == value.dtype
+        np.testing.assert_array_equal(ann.tensors[name], value)
+
+
+def test_a_voice_of_a_later_version_or_with_other_tensors_is_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = VoiceStore(tmp_path)
+    store.add(voice("later", version=2))
+    store.add(voice("more", tensors={"codes": CODES, "style": CODES}))
+    store.add(voice("none", tensors={}))
+    with caplog.at_level("WARNING"):
+        assert store.list() == []
+    for words in ("its version is 2", "its tensors are codes, style", "its tensors are none"):
+        assert words in caplog.text
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".a", "a/b", "../a", "a b", "a\n", "-a", "é", "a" * 65, "a\0"])
@@ -186,7 +230,8 @@ def stuck(*paths):
     sys.stdin.read()
 
 os.link = stuck
-VoiceStore(sys.argv[1]).add(Voice(name="bob", family="audio8", codes=np.ones((2, 3), np.int64), transcript="Hi."))
+codes = np.ones((2, 3), np.int64)
+VoiceStore(sys.argv[1]).add(Voice(name="bob", family="audio8", tensors={"codes": codes}, transcript="Hi."))
 """
 
 

@@ -143,7 +143,7 @@ def test_what_is_not_given_is_not_set(model: FakeModel, out: Path) -> None:
     assert main(["say", "Hi", "-o", str(out)]) == 0
     assert model.asked == {"text": "Hi"}
     assert model.loaded == {
-        "source": None, "device": "auto", "dtype": "auto", "threads": 1, "offline": False, "revision": None
+        "source": None, "device": "auto", "dtype": "auto", "threads": None, "offline": False, "revision": None
     }  # fmt: skip
 
 
@@ -321,7 +321,9 @@ def test_a_voice_is_added_from_checked_parts(
 
     def create_voice(name: str, audio: Any, transcript: str) -> None:
         made.append((name, len(audio.samples), transcript))
-        VoiceStore().add(Voice(name=name, family="fake", codes=np.ones((2, 3), np.int64), transcript=transcript))
+        VoiceStore().add(
+            Voice(name=name, family="fake", tensors={"codes": np.ones((2, 3), np.int64)}, transcript=transcript)
+        )
 
     model.create_voice = create_voice  # type: ignore[attr-defined]
     add = ["voices", "add", "ann", str(tmp_path / "ref.wav"), "--text"]

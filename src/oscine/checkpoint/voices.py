@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from safetensors.numpy import load, save
 
 from oscine.checkpoint.voice_names import check_voice_name
 from oscine.errors import OscineError, OutputError, UnknownVoice, VoiceExists
+from oscine.registry import families
 from oscine.types import Voice
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,8 @@ _log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 64 << 20
 """A larger file is no voice: a minute of codes takes about a hundred kilobytes."""
 
-_FORMAT = "oscine-voice-1"
+_FORMATS = ("oscine-voice-2", "oscine-voice-1")
+"""What is written, and what earlier releases wrote: there the only tensor was `codes`, and no version was stated."""
 _SUFFIX = ".safetensors"
 _PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")
 _TEXT_FIELDS = ("family", "codec", "description", "language")
@@ -206,13 +207,13 @@ def _sync_folder(path: Path) -> None:
 
 
 def _to_bytes(voice: Voice) -> bytes:
-    metadata = {name: str(getattr(voice, name)) for name in _TEXT_FIELDS} | {"format": _FORMAT, "name": voice.name}
+    metadata = {name: str(getattr(voice, name)) for name in _TEXT_FIELDS}
+    metadata |= {"format": _FORMATS[0], "name": voice.name, "version": str(voice.version)}
     if voice.transcript is not None:
         metadata["transcript"] = voice.transcript
     if voice.speaker is not None:
         metadata["speaker"] = str(voice.speaker)
-    tensors = {} if voice.codes is None else {"codes": np.ascontiguousarray(voice.codes, dtype=np.int64)}
-    return save(tensors, metadata)
+    return save({name: np.ascontiguousarray(value) for name, value in voice.tensors.items()}, metadata)
 
 
 def _read(path: Path) -> Voice | None:
@@ -240,22 +241,21 @@ def _from_bytes(data: bytes, stem: str) -> Voice:
     """The voice in a file's bytes. Raises whatever is wrong with them."""
     tensors = load(data)
     metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
-    if metadata.get("format") != _FORMAT:
-        raise ValueError(f"not a file of format {_FORMAT}")
+    if metadata.get("format") not in _FORMATS:
+        raise ValueError(f"not a file of format {' or '.join(_FORMATS)}")
     name = metadata.get("name", stem)
     if name.lower() != stem.lower():  # the file was given another name, so its voice was
         name = stem
-    codes, speaker = tensors.get("codes"), metadata.get("speaker")
-    return Voice(
+    speaker = metadata.get("speaker")
+    voice = Voice(
         name=check_voice_name(name),
-        codes=None if codes is None else _checked_codes(codes),
+        version=int(metadata.get("version", 1)),
+        tensors=tensors,
         transcript=metadata.get("transcript"),
         speaker=None if speaker is None else int(speaker),
         **{name: metadata.get(name, "") for name in _TEXT_FIELDS},
     )
-
-
-def _checked_codes(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    if codes.dtype != np.int64 or codes.ndim != 2 or not codes.size or codes.min() < 0:
-        raise ValueError(f"its codes are {codes.dtype} {codes.shape}, expected int64 [codebook, frame] of at least 0")
-    return codes
+    for spec in families():  # a voice of a family that is not installed is kept as it is
+        if spec.name == voice.family:
+            spec.check_voice(voice)
+    return voice

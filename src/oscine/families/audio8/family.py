@@ -24,6 +24,7 @@ from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds, normalize_text
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.slots import Audio8Inputs
+from oscine.families.audio8.spec import check_voice
 from oscine.families.audio8.steps import Audio8StepModel, job_bytes
 from oscine.families.audio8.weights import load_codec, load_language_model
 from oscine.options import supported_options
@@ -124,7 +125,7 @@ class Audio8Family:
         text = _as_field(transcript, "ref_text")
         self._check_reference(self._frames_of(audio), self._prompts.reference("a", self._symbols(text)))
         codes = self._steps.encode_reference(self._at_codec_rate(audio)).numpy()
-        return Voice(name=name, family=NAME, codec=self._codec_id, codes=codes, transcript=text)
+        return Voice(name=name, family=NAME, codec=self._codec_id, tensors={"codes": codes}, transcript=text)
 
     def prepare(self, request: Request, request_id: str) -> Plan:
         """Jobs for the pieces of the text, all with one voice. Raises an `InvalidRequest`."""
@@ -229,12 +230,17 @@ class Audio8Family:
                 f" this is {NAME}, codec {self._codec_id}",
                 param="voice",
             )
-        if voice.codes is None:
+        try:
+            check_voice(voice)
+        except ValueError as error:
+            raise InvalidRequest(f"voice {voice.name!r} cannot be spoken with: {error}", param="voice") from error
+        if not voice.tensors:
             return _Reference(speaker=voice.speaker)
         if not self._config.voice_cloning:
             raise UnsupportedFeature(f"{self.capabilities.model} cannot clone voices", param="voice")
         transcript = self._symbols(voice.transcript or "")
-        return _Reference(codes=voice.codes, transcript=transcript, num_frames=voice.codes.shape[1])
+        codes = voice.tensors["codes"]
+        return _Reference(codes=codes, transcript=transcript, num_frames=codes.shape[1])
 
     def _check_reference(self, num_frames: int, prompt: PromptIds) -> None:
         """Raises InputTooLong unless a reference leaves at least a quarter of the context to speak in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oscine.registry import BenchSpec, FamilySpec, Release
+from oscine.types import Voice
 
 CODEC_PARAMETERS = 337_428_866  # the same file in every release, always kept in float32
 CODEC_FOLDED_PARAMETERS = 76_546_545
@@ -24,12 +25,26 @@ def threads(folder: Path) -> int | None:
     return 1 if file.is_file() and file.stat().st_size <= 4 * SMALL_WEIGHTS else None
 
 
+def check_voice(voice: Voice) -> None:
+    """Raises ValueError unless a cloned voice has codes int64 [codebook, frame] and nothing else."""
+    if voice.version != 1:
+        raise ValueError(f"its version is {voice.version}; this release reads version 1")
+    if not voice.tensors and voice.speaker is not None:
+        return
+    if set(voice.tensors) != {"codes"}:
+        raise ValueError(f"its tensors are {', '.join(sorted(voice.tensors)) or 'none'}, expected codes")
+    codes = voice.tensors["codes"]
+    if codes.dtype != "int64" or codes.ndim != 2 or not codes.size or codes.min() < 0:
+        raise ValueError(f"its codes are {codes.dtype} {codes.shape}, expected int64 [codebook, frame] of at least 0")
+
+
 FAMILY = FamilySpec(
     name="audio8",
     package=__package__,
     model_types=("arktts",),
     hub_files=("codec.pth",),
     threads=threads,
+    check_voice=check_voice,
     releases=(
         Release(
             name="Audio8 TTS Preview 0.6B",

@@ -22,6 +22,9 @@ Samples: TypeAlias = "npt.NDArray[np.float32]"
 FinishReason = Literal["stop", "length", "loop", "silence", "cancelled"]
 """Why generation ended: the model's own end, the frame budget, a detected loop, stationary silence, the caller."""
 
+Gender = Literal["", "female", "male"]
+"""How a voice is heard; empty: nobody says."""
+
 Task = Literal["speech", "sound", "edit", "transcribe", "ask", "converse"]
 
 
@@ -51,6 +54,7 @@ class Voice:
     speaker: int | None = None
     description: str = ""
     language: str = ""
+    gender: Gender = ""
 
 
 @dataclass(frozen=True, kw_only=True)

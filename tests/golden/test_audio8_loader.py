@@ -15,6 +15,7 @@ from torch import Tensor
 from oscine.errors import ConfigMismatch, MissingFile, WeightMismatch
 from oscine.families.audio8.config import Audio8Config
 from oscine.families.audio8.prompt import PromptBuilder
+from oscine.families.audio8.speakers import Speaker
 from oscine.families.audio8.weights import LM_RULES, load_codec, load_language_model
 
 
@@ -150,7 +151,8 @@ def test_our_own_keys_are_read(copies: list[Path]) -> None:
         extra = {"text_frontend": "english", "speakers": {"michael": 3}, "voice_cloning": False}
         edit_json(folder / "preprocessor_config.json", **extra)
         config = Audio8Config.from_folder(folder)
-        assert (config.text_frontend, config.speakers, config.voice_cloning) == ("english", {"michael": 3}, False)
+        speakers = {"michael": Speaker(tag=3)}
+        assert (config.text_frontend, config.speakers, config.voice_cloning) == ("english", speakers, False)
         edit_json(folder / "preprocessor_config.json", speakers={"michael": "three"})
         with pytest.raises(ConfigMismatch, match="speakers"):
             Audio8Config.from_folder(folder)

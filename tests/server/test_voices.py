@@ -11,6 +11,7 @@ import pytest
 from oscine.checkpoint.voice_names import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.server.app import create_app
 from oscine.server.voices import openai_table
+from oscine.types import Gender, Voice
 
 from .conftest import MODEL, SPEECH, body, make_registry, reference_wav, serving
 
@@ -80,10 +81,19 @@ def test_the_list_suits_every_client_and_shows_the_table(client: httpx.Client) -
     assert client.get(VOICES, params={"model": "no-such"}).status_code == 404
 
 
-def test_openai_names_go_round_the_models_own_voices_and_yield_to_one_of_that_name() -> None:
-    table = openai_table(["ann", "bob", "echo"])
-    assert table["alloy"] == "ann"
-    assert table["ash"] == "bob"
-    assert table["cedar"] == "ann"
-    assert table["echo"] == "echo"
+def test_openai_names_mean_voices_of_their_kind_and_yield_to_one_of_that_name() -> None:
+    def voice(name: str, gender: Gender) -> Voice:
+        return Voice(name=name, family="toy", speaker=0, gender=gender)
+
+    table = openai_table([voice("ann", "female"), voice("bob", "male"), voice("cat", "female"), voice("echo", "")])
     assert list(table) == list(OPENAI_VOICES)
+    women = [table[name] for name, gender in OPENAI_VOICES.items() if gender == "female"]
+    assert women == ["ann", "cat", "ann", "cat", "ann", "cat"]
+    assert {table[name] for name, gender in OPENAI_VOICES.items() if gender == "male"} == {"bob", "echo"}
+    assert table["echo"] == "echo"
+
+
+def test_a_model_without_a_kind_of_voice_speaks_with_all_it_has() -> None:
+    own = [Voice(name=name, family="toy", speaker=0) for name in ("ann", "bob")]
+    assert list(openai_table(own).values())[:4] == ["ann", "ann", "bob", "ann"]
+    assert set(openai_table([]).values()) == {DEFAULT_VOICE}

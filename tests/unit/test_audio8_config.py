@@ -105,7 +105,20 @@ def test_a_folder_with_nothing_but_a_config_has_the_released_defaults(tmp_path: 
         ({"config": {}, "generation_config": {"top_k": "50"}}, "top_k must be an integer"),
         ({"config": {}, "preprocessor_config": {"num_codebooks": 9}}, "num_codebooks must agree with config.json"),
         ({"config": {}, "preprocessor_config": {"voice_cloning": "no"}}, "voice_cloning must be true or false"),
-        ({"config": {}, "preprocessor_config": {"speakers": {"a": -1}}}, "speakers must map names to integers"),
+        (
+            {"config": {}, "preprocessor_config": {"speakers": {"a": -1}}},
+            "the tag of 'a' must be an integer >= 0",
+        ),
+        (
+            {"config": {}, "preprocessor_config": {"speakers": {"a": "b"}}},
+            "speakers: 'a' must be an integer or have a tag",
+        ),
+        ({"config": {}, "preprocessor_config": {"speakers": {"a": {"gender": "male"}}}}, "must be an integer or have"),
+        ({"config": {}, "preprocessor_config": {"speakers": ["a"]}}, "speakers must map names to speakers"),
+        (
+            {"config": {}, "preprocessor_config": {"speakers": {"a": {"tag": 1, "gender": "tenor"}}}},
+            "the gender of 'a' must be one of",
+        ),
         ({"config": {}, "preprocessor_config": {"piece_weight": 5}}, "piece_weight must be >= 12"),
     ],
 )

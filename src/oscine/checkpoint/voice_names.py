@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from oscine.errors import InvalidRequest
+from oscine.types import Gender
 
 DEFAULT_VOICE = "default"
 """Means the model's own choice."""
 
-OPENAI_VOICES = (
-    "alloy",
-    "ash",
-    "ballad",
-    "cedar",
-    "coral",
-    "echo",
-    "fable",
-    "marin",
-    "nova",
-    "onyx",
-    "sage",
-    "shimmer",
-    "verse",
-)
-"""Names that OpenAI's clients send whatever the model."""
+OPENAI_VOICES: Mapping[str, Gender] = {
+    "alloy": "female",
+    "ash": "male",
+    "ballad": "male",
+    "cedar": "male",
+    "coral": "female",
+    "echo": "male",
+    "fable": "male",
+    "marin": "female",
+    "nova": "female",
+    "onyx": "male",
+    "sage": "female",
+    "shimmer": "female",
+    "verse": "male",
+}
+"""Names that OpenAI's clients send whatever the model, and whose voice those who choose them expect."""
 
 _RESERVED = frozenset((DEFAULT_VOICE, *OPENAI_VOICES))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,18 +11,21 @@ from oscine.errors import UnknownVoice
 
 if TYPE_CHECKING:
     from oscine.api import Model
+    from oscine.types import Voice
 
 
-def openai_table(own: Sequence[str]) -> dict[str, str]:
-    """A voice for each of OpenAI's 13 names: the one of that name among the model's `own`, else these in turn.
+def openai_table(own: Sequence[Voice]) -> dict[str, str]:
+    """A voice for each of OpenAI's 13 names: of the model's `own` the one of that name, else those of its kind in turn.
 
-    Stored voices are not drawn on, so adding one changes no other. A model without voices of its own speaks with its
-    default one.
+    A kind is a gender; where the model has no voice of that kind, all its voices take turns. Stored voices are not
+    drawn on, so adding one changes no other. A model without voices of its own speaks with its default one.
     """
-    return {
-        name: name if name in own else own[number % len(own)] if own else DEFAULT_VOICE
-        for number, name in enumerate(OPENAI_VOICES)
+    names = [voice.name for voice in own]
+    turns = {
+        gender: itertools.cycle([voice.name for voice in own if voice.gender == gender] or names or [DEFAULT_VOICE])
+        for gender in set(OPENAI_VOICES.values())
     }
+    return {name: name if name in names else next(turns[gender]) for name, gender in OPENAI_VOICES.items()}
 
 
 def resolve_voice(name: str | None, model: Model) -> str | None:
@@ -29,7 +33,7 @@ def resolve_voice(name: str | None, model: Model) -> str | None:
     if name is None:
         return None
     voices = model.voices
-    known = openai_table(list(model.own_voices)).get(name, name)
+    known = openai_table(list(model.own_voices.values())).get(name, name)
     if known in voices:
         return known
     if known == DEFAULT_VOICE:

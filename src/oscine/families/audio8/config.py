@@ -20,8 +20,8 @@ from oscine.checkpoint.config import (
     read_json_if_present,
     require,
 )
-from oscine.errors import ConfigMismatch
 from oscine.families.audio8.codec_kinds import POST_FIELDS, AnyCodecConfig, can_listen, codec_config
+from oscine.families.audio8.speakers import Speaker, parse_speakers
 
 IGNORED = frozenset(
     {
@@ -223,7 +223,7 @@ class Audio8Config:
     """Everything a checkpoint folder says about itself.
 
     `text_frontend` names the preparation of text the model was trained with (None: its raw text), `speakers` the
-    voices it was trained with and the N of their `<|speaker:N|>` tag, `voice_cloning` whether it takes a reference,
+    voices it was trained with, the first one its default, `voice_cloning` whether it takes a reference,
     `piece_weight` how much text it speaks in one go.
     """
 
@@ -231,7 +231,7 @@ class Audio8Config:
     codec: AnyCodecConfig
     generation: GenerationDefaults
     text_frontend: str | None = None
-    speakers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    speakers: Mapping[str, Speaker] = dataclasses.field(default_factory=dict)
     voice_cloning: bool = True
     piece_weight: int = PIECE_WEIGHT
 
@@ -253,7 +253,7 @@ class Audio8Config:
             codec=codec,
             generation=parse_record(GenerationDefaults, generation, source=str(generation_path)),
             text_frontend=front.text_frontend,
-            speakers=_speakers(front_values.get("speakers", {}), str(front_path)),
+            speakers=parse_speakers(front_values.get("speakers", {}), str(front_path)),
             voice_cloning=front.voice_cloning,
             piece_weight=front.piece_weight,
         )
@@ -300,9 +300,3 @@ def _check_agreement(
         ],
         source=front_source,
     )
-
-
-def _speakers(value: Any, source: str) -> Mapping[str, int]:
-    if not isinstance(value, Mapping) or any(type(tag) is not int or tag < 0 for tag in value.values()):
-        raise ConfigMismatch(f"{source}: speakers must map names to integers >= 0, got {value!r}")
-    return dict(value)

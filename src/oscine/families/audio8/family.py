@@ -110,8 +110,8 @@ class Audio8Family:
     def voices(self) -> Sequence[Voice]:
         """The voices the checkpoint was trained with, by speaker tag; the first one is the default."""
         return [
-            Voice(name=name, family=NAME, codec=self._codec_id, speaker=number)
-            for name, number in self._config.speakers.items()
+            Voice(name=name, family=NAME, codec=self._codec_id, speaker=speaker.tag, gender=speaker.gender)
+            for name, speaker in self._config.speakers.items()
         ]
 
     def accepts(self, voice: Voice) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -89,11 +90,11 @@ def _option(option: Option) -> dict[str, Any]:
 
 def _list_voices(state: ServerState, name: str | None) -> dict[str, Any]:
     with state.models.use(name or state.models.default) as model:
-        voices, own = model.voices, list(model.own_voices)
+        voices, own = model.voices, model.own_voices
         cloning = model.capabilities.voice_cloning
     listed = [_voice(voice, own) for voice in voices.values()]
     if DEFAULT_VOICE not in voices:
-        first = own[0] if own else None
+        first = next(iter(own), None)
         text = f"the model's own choice: {first or 'whatever voice it finds'}"
         listed.insert(0, _entry(DEFAULT_VOICE, text, "", "default"))
     return {
@@ -101,12 +102,12 @@ def _list_voices(state: ServerState, name: str | None) -> dict[str, Any]:
         "model": state.models.resolve(name or state.models.default),
         "voices": listed,
         "data": listed,
-        "openai_voices": openai_table(own),
+        "openai_voices": openai_table(list(own.values())),
         "voice_cloning": cloning,
     }
 
 
-def _voice(voice: Voice, own: list[str]) -> dict[str, Any]:
+def _voice(voice: Voice, own: Mapping[str, Voice]) -> dict[str, Any]:
     return _entry(voice.name, voice.description, voice.language, "model" if voice.name in own else "stored")
 
 

@@ -25,7 +25,7 @@ from oscine.families.audex.prompt import Kind, PromptEncoder, audio_prompt, gene
 from oscine.families.audex.sampling import Sampling, blend
 from oscine.families.audex.speech_decoder import SpeechSession
 from oscine.families.audex.steps import AudexStepModel
-from oscine.runtime.exact import ExactRule
+from oscine.runtime.exact import RowRule
 from oscine.types import AudioChunk, Done, Event, Job, Request
 from tests.golden.audex_fixtures import check, fixtures, read
 
@@ -99,7 +99,7 @@ def token_ids(setup: Setup, text: str) -> list[int]:
 
 def drive(model: AudexModel, job: LMJob) -> tuple[list[int], list[Any]]:
     """(tokens, frames) of one job stepped to its end."""
-    steps = AudexStepModel(model, ExactRule())
+    steps = AudexStepModel(model, RowRule(least=2, most=15))
     job_ = Job(id="x", inputs=job, seed=0, max_frames=job.max_new_tokens, memory=0)
     steps.admit(job_)
     tokens, frames = steps._slots["x"].tokens, []
@@ -199,7 +199,7 @@ def test_runs(golden_root: Path) -> None:
 def test_runs_through_the_engine(golden_root: Path) -> None:
     """The family's own path: same audio, all runs at once, whatever the decoder's chunks."""
     for setup in setups(golden_root):
-        family = AudexFamily(setup.model, ExactRule(), name="tiny")
+        family = AudexFamily(setup.model, RowRule(least=2, most=15), name="tiny")
         runs = {name: Run.named(name, setup) for name in setup.data["runs"]}
         runs = {name: run for name, run in runs.items() if run.cap == CODEC_CAP}
         jobs = []

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from oscine.families.audex.config import HybridConfig
-from oscine.families.audex.family import AudexFamily, exact_rule, load
+from oscine.families.audex.family import AudexFamily, load, row_rule
 from oscine.families.audex.hybrid import HybridLM
 from oscine.families.audex.loading import AudexModel, load_model
 
@@ -45,7 +45,7 @@ def hybrid_family(golden_root: Path) -> AudexFamily:
     block = model.tokens.speech
     lm.lm_head.weight[block.offset : block.offset + block.size] *= 4  # else it would rarely speak
     fields = {name: getattr(model, name) for name in ("speech_decoder", "xcodec", "tokenizer", "tokens")}
-    return AudexFamily(AudexModel(lm=lm, tower=None, **fields), exact_rule(lm, CPU, torch.float32), name="h")
+    return AudexFamily(AudexModel(lm=lm, tower=None, **fields), row_rule(lm, CPU, torch.float32), name="h")
 
 
 def wordy_folder(source: Path, target: Path) -> Path:

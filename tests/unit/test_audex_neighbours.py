@@ -13,7 +13,7 @@ import torch
 
 from oscine.engine.engine import Engine
 from oscine.families.audex.family import AudexFamily
-from oscine.runtime.exact import ExactRule
+from oscine.runtime.exact import fixed_rows
 from oscine.types import AudioChunk, AudioInput, Done, Event, Job, Request, Samples, TextChunk
 from tests.unit.audex_models import dense_family, hybrid_family, int8_family
 
@@ -93,7 +93,7 @@ def test_neighbours_do_not_change_logits(family: AudexFamily, batch: int) -> Non
 def test_neighbours_under_the_fixed_shape(golden_root: Path) -> None:
     """The rule that needs no facts about the machine: every call has the same number of rows."""
     family = hybrid_family(golden_root)
-    family._steps._rule = ExactRule(min_rows=6, max_rows=6, holds=False)
+    family._steps._rule = fixed_rows(6, "a test")
     jobs = jobs_of(family, 5)
     together: dict[str, list[torch.Tensor]] = {}
     tokens_of(family, jobs, 5, together)

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from oscine.families.audex.bench import SPEECH_DECODER
-from oscine.families.audex.speech_batch import FrameRule
 from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder, SpeechSession
-from oscine.runtime.exact import ExactRule
-from oscine.runtime.rows import MIN_ROWS, RowRule
+from oscine.runtime.exact import MIN_MANY, fixed_rows
 from oscine.types import Request
 from tests.unit.audex_models import dense_family
 from tests.unit.test_audex_neighbours import through_engine
@@ -34,7 +32,7 @@ def decoder() -> SpeechDecoder:
     for value in decoder.parameters():
         spread = 0.3 if value.dim() == 1 else 1.5 * value[0].numel() ** -0.5
         value.requires_grad_(False).normal_(0, spread, generator=generator)
-    decoder.measure_rule()
+    decoder.measure_rules()
     return decoder
 
 
@@ -76,13 +74,13 @@ def test_a_stream_is_what_it_is_alone(decoder: SpeechDecoder, copies: int) -> No
 
 
 def test_the_same_under_rules_that_hold_anywhere(decoder: SpeechDecoder) -> None:
-    measured = decoder.rule
-    decoder.rule = FrameRule(few=ExactRule(min_rows=8, max_rows=8), many=RowRule(most=64, multiple=64))
+    measured = decoder.rules
+    decoder.rules = fixed_rows(8, "a test"), fixed_rows(64, "a test")
     try:
         for number, samples in enumerate(together(decoder, GRIDS)):
             assert torch.equal(samples, alone(decoder, number, GRIDS[number]))
     finally:
-        decoder.rule = measured
+        decoder.rules = measured
 
 
 @torch.inference_mode()
@@ -90,15 +88,6 @@ def test_cutting_changes_rounding_only(decoder: SpeechDecoder) -> None:
     for number, grid in enumerate(GRIDS):
         whole = decoder(torch.tensor([ids_of(number, sum(grid))]))[0, 0]
         assert torch.allclose(alone(decoder, number, grid), whole, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("frames", "many", "sizes"),
-    [(1, False, [2]), (5, False, [5]), (31, False, [15, 14, 2]), (25, True, [25]), (250, True, [125, 125])],
-)
-def test_sizes_of_calls(frames: int, many: bool, sizes: list[int]) -> None:
-    rule = FrameRule(few=ExactRule(), many=RowRule(most=200))
-    assert rule.sizes(frames, many=many) == sizes
 
 
 def test_few_and_many_do_not_mix(decoder: SpeechDecoder) -> None:
@@ -112,13 +101,13 @@ def test_few_and_many_do_not_mix(decoder: SpeechDecoder) -> None:
 
     decoder.module.backbone.run = spy  # type: ignore[method-assign, assignment]
     try:
-        frames = [1, 25, MIN_ROWS, MIN_ROWS - 1, 4]
+        frames = [1, 25, MIN_MANY, MIN_MANY - 1, 4]
         chunks = [Chunk(ids=ids_of(n, count + 4), frames=count, kv=decoder.new_kv()) for n, count in enumerate(frames)]
         with torch.inference_mode():
             made = decoder.decode(chunks)
     finally:
         del decoder.module.backbone.run
-    assert seen == [[1, MIN_ROWS - 1, 4], [25, MIN_ROWS]]
+    assert seen == [[1, MIN_MANY - 1, 4], [25, MIN_MANY]]
     assert [len(samples) for samples in made] == [count * decoder.config.hop_length for count in frames]
     assert [chunk.kv.length for chunk in chunks] == frames
 

@@ -13,7 +13,7 @@ from oscine.families.audio8.backends.protocol import Backend
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.steps import Audio8StepModel
-from oscine.runtime.exact import ExactRule, fixed_rule
+from oscine.runtime.exact import ExactRule, fixed_rows, fixed_width
 from oscine.types import Job
 from tests.audio8_toys import MIDDLE, lm_config, needs_native, random_backend, random_job
 
@@ -161,7 +161,8 @@ def test_a_job_is_the_same_whoever_comes_and_goes(reference: Reference, schedule
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_the_fixed_shape_rule_keeps_the_promise_too(hybrid: bool) -> None:
     backend = random_backend(lm_config(MIDDLE, hybrid=hybrid))
-    rule = fixed_rule(slots=4, capacity=backend.model.config.max_seq_len, reason="a test")
+    capacity = backend.model.config.max_seq_len
+    rule = ExactRule(rows=fixed_rows(4, "a test"), width=fixed_width(capacity, "a test"))
     expected, alone_steps = alone(backend, 3, rule)
     steps = Recorder(backend, rule)
     jobs = [make_job(backend.model.config, seed) for seed in range(3)]

@@ -260,7 +260,7 @@ def test_memory_covers_what_the_cache_allocates(config: LMConfig) -> None:
     allocated = sum(layer.numel() * layer.element_size() for layer in cache.kv.layers)
     allocated += sum(part.numel() * part.element_size() for part in (cache.conv, cache.ssm))
     padding = cache.rows - len(jobs)
-    assert padding < max(2, steps.rule.min_rows)
+    assert padding < max(2, steps.rule.rows.least)
     assert allocated * len(jobs) / cache.rows <= promised
 
 

@@ -16,7 +16,7 @@ from oscine.families import load_family
 from oscine.families.auk import AuKTransformer
 from oscine.families.auk.family import AuKFamily, load_parts
 from oscine.families.auk.folder import open_folder
-from oscine.runtime.rows import MIN_ROWS, RowRule, last_equal, measured_rule
+from oscine.runtime.exact import many_rows
 from oscine.types import AudioChunk, AudioInput, Done, Edit, Event, Failed, Job, Request, Samples
 from tests.unit.auk_factory import RELEASED_ARCH, write_released
 
@@ -164,22 +164,6 @@ def test_snapshot_and_restore_start_again_with_other_noise(family: AuKFamily) ->
     steps.release(job)
 
 
-@pytest.mark.parametrize("rows", [1, 15, 16, 64, 193, 400, 1000])
-@pytest.mark.parametrize("rule", [RowRule(), RowRule(most=192), RowRule(most=64, multiple=64)])
-def test_row_rules_cut_into_allowed_calls(rule: RowRule, rows: int) -> None:
-    sizes = rule.pieces(rule.padded(rows))
-    assert sum(sizes) == rule.padded(rows) >= rows
-    assert all(MIN_ROWS <= size <= (rule.most or 10**6) and size % rule.multiple == 0 for size in sizes)
-    x, layer = torch.randn(1, rule.padded(rows), 8), torch.nn.Linear(8, 4)
-    torch.testing.assert_close(rule.apply(layer, x), layer(x))
-
-
-def test_the_measure_stops_at_the_first_difference() -> None:
-    same, other = torch.ones(2, 3), torch.zeros(2, 3)
-    assert last_equal((16, 32, 64), [same, same, other]) == 32
-    assert last_equal((16, 32), [torch.cat([same, other]), same]) == 0
-
-
 def test_parts_loaded_in_turn_give_the_same(tmp_path: Path, alone: list[Samples], engine: Engine) -> None:
     """The transformer leaves for the encoder and comes back; requests in flight do not notice."""
     parts = open_folder(write_released(tmp_path))
@@ -281,7 +265,7 @@ def test_neighbours_change_nothing_at_the_released_width(threads: int) -> None:
     try:
         with torch.device("cpu"):
             dit = AuKTransformer(**{**RELEASED_ARCH, "num_layers": 1, "num_single_layers": 1}, latent_dim=64)
-        dit.row_rule = measured_rule(dit.packed_linears())
+        dit.row_rule = many_rows(dit.packed_linears())
         rows, xs, contexts = dit.modulation_table(torch.tensor([0.1, 0.5, 0.9])), [], []
         for frames, ref, tokens, guided in ((250, 0, 60, True), (33, 120, 41, False), (7, 0, 29, True)):
             xs.append(torch.randn(frames, 64, generator=generator))

@@ -195,9 +195,9 @@ def test_a_broken_step_of_audio8_fails_one_job_alone(kind: str, where: str, monk
     steps_first = [0]
     advance = steps._advance
 
-    def noting(slots: Any, first: int) -> Any:
-        steps_first.append(first)
-        return advance(slots, first)
+    def noting(slots: Any, rows: slice) -> Any:
+        steps_first.append(rows.start)
+        return advance(slots, rows)
 
     steps._advance = noting  # type: ignore[method-assign]
     monkeypatch.setattr(backend, where, broken)

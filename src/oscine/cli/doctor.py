@@ -96,10 +96,10 @@ def _exactness() -> dict[str, Any]:
 
     rule = check_exact("cuda" if torch.cuda.is_available() else "cpu", torch.float32)
     return {
-        "holds": rule.holds,
-        "min_rows": rule.min_rows,
-        "max_rows": rule.max_rows,
-        "width_multiple": rule.width_multiple,
+        "holds": not rule.reason,
+        "min_rows": rule.rows.least,
+        "max_rows": rule.rows.most,
+        "width_multiple": rule.width.multiple,
         "reason": rule.reason,
     }
 
@@ -174,7 +174,7 @@ def _print(report: dict[str, Any]) -> None:
     free = machine["free_bytes"]
     print(f"memory      {'unknown' if free is None else human_bytes(free) + ' free'}")
     state = "holds" if exact["holds"] else f"slower rule ({exact['reason']})"
-    print(f"exactness   {state}: calls of {exact['min_rows']} to {exact['max_rows']} rows")
+    print(f"exactness   {state}: calls of {exact['min_rows']} to {exact['max_rows'] or 'any number of'} rows")
     print(f"families    {', '.join(report['families'])}")
     for name, purpose in _OPTIONAL.items():
         if not report["optional_packages"][name]:

@@ -1,29 +1,35 @@
 """Call shapes under which a row's result does not depend on its neighbours, bit for bit.
 
 Matrix products and attention pick their kernel, and with it the order of their sums, by the shape of the call. The
-rules that hold are facts about a machine, a dtype and the sizes of a model, so they are measured when a model is
-loaded (`check_exact`), with a slower rule that holds everywhere when they fail: one fixed shape.
+rules that hold are facts about a machine, a number of threads, a dtype and the sizes of a model, so they are measured
+on random data when a model is loaded, `torch.equal` being the judge; where none is found, one fixed shape holds
+everywhere. No promise is made on accelerators, nor for many rows in anything but float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from oscine.kernels.fp16 import fp16_matrix
 from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import rms_norm
 
-PROBED_ROWS = (*range(1, 17), 20, 24, 32)
-"""Row counts tried; two that agree are taken to agree with those between them."""
-
-USEFUL_ROWS = 8
+FEW_ROWS = (*range(1, 17), 20, 24, 32)
+"""Row counts tried for decode calls; two that agree are taken to agree with those between them."""
+USEFUL_FEW = 8
 """A range of row counts that ends below this would cut ordinary batches into too many calls."""
+MIN_MANY = 16
+"""Fewest rows of products of many: kernels differ between few rows and many."""
+MANY_ROWS = (MIN_MANY, 17, 48, 96, 128, 192, 256, 384, 512, 1024)
+USEFUL_MANY, FIXED_MANY = 96, 64
+SLOTS = 8
+"""Rows of every decode call where no range agrees."""
 
 LINEAR_SIZES = ((384, 512), (896, 1152), (4864, 896))
 ATTENTION_SIZE = (2, 4, 64)
@@ -32,143 +38,208 @@ PROBED_WIDTH = 1600
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactRule:
-    """Shapes that decode calls keep to.
+class RowRule:
+    """Rows of a call, padding included: `least` to `most` (None: any number), a multiple of `multiple`.
 
-    A call takes `min_rows` to `max_rows` rows, counting padding. Key widths are rounded up: the keys beyond the last
-    whole `width_block` to a multiple of `width_multiple` in the first half of a block, else to the whole block (a
-    longer sum is split in the middle, which changes its order). `holds` is False when nothing better than one fixed
-    shape was found, or when the device makes no promise; `reason` says so.
+    `reason` says why it is no better than this, where a better one was looked for.
     """
 
-    min_rows: int = 2
-    max_rows: int = 15
-    width_multiple: int = 64
-    width_block: int = 512
-    holds: bool = True
+    least: int = 1
+    most: int | None = None
+    multiple: int = 1
     reason: str = ""
 
-    def round_width(self, width: int) -> int:
-        """The least allowed key width that holds `width` keys."""
-        whole, rest = divmod(width, self.width_block)
-        rounded = -(-rest // self.width_multiple) * self.width_multiple
-        return whole * self.width_block + (rounded if rounded <= self.width_block // 2 else self.width_block)
+    def padded(self, rows: int) -> int:
+        """Rows of all calls together."""
+        return max(self.least, -(-rows // self.multiple) * self.multiple)
 
-    def call_sizes(self, rows: int) -> list[int]:
-        """Cuts `rows` into the rows of each call; only the last may need padding (up to `min_rows`)."""
-        full, rest = divmod(rows, self.max_rows)
-        sizes = [self.max_rows] * full + ([rest] if rest else [])
-        lacking = self.min_rows - sizes[-1] if len(sizes) > 1 else 0
-        if lacking > 0 and sizes[-2] - lacking >= self.min_rows:
-            sizes[-2] -= lacking
-            sizes[-1] += lacking
-        return sizes
+    def sizes(self, rows: int) -> list[int]:
+        """Rows of each call for `rows` rows, as even as they can be; padding is at the end of the last."""
+        units = self.padded(rows) // self.multiple
+        calls = 1 if self.most is None else -(-units // (self.most // self.multiple))
+        return [size * self.multiple for size in _even(units, calls)]
 
     def pair_sizes(self, rows: int) -> list[int]:
-        """Cuts the `rows` of one call into parts for a pass over two positions a row (twice the rows in a product)."""
-        if self.min_rows == self.max_rows or 2 * rows <= self.max_rows:
+        """The rows of one call in parts for a pass over two positions a row (twice the rows in a product)."""
+        if self.most is None or self.least == self.most:
             return [rows]
-        parts = -(-rows // (self.max_rows // 2))
-        return [rows // parts + (part < rows % parts) for part in range(parts)]
+        return _even(rows, -(-2 * rows // (self.most // 2 * 2)))
+
+    def pad(self, parts: Sequence[Tensor]) -> Tensor:
+        """Rows [time, dim] end to end as [1, tokens, dim], with zero rows up to `padded`."""
+        rows = torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+        extra = self.padded(rows.shape[0]) - rows.shape[0]
+        return (F.pad(rows, (0, 0, 0, extra)) if extra else rows)[None]
+
+    def apply(self, layer: nn.Module, x: Tensor) -> Tensor:
+        """The layer on padded x [1, tokens, dim] in calls of allowed sizes."""
+        sizes = self.sizes(x.shape[1])
+        if len(sizes) == 1:
+            whole: Tensor = layer(x)
+            return whole
+        return torch.cat([layer(piece) for piece in torch.split(x, sizes, dim=1)], dim=1)
 
 
-def fixed_rule(*, slots: int, capacity: int, reason: str) -> ExactRule:
-    """The rule that needs no facts: always `slots` rows and the full `capacity` of keys."""
-    return ExactRule(
-        min_rows=slots, max_rows=slots, width_multiple=capacity, width_block=capacity, holds=False, reason=reason
-    )
+@dataclass(frozen=True, kw_only=True)
+class WidthRule:
+    """Key widths of masked attention.
+
+    The keys beyond the last whole `block` are rounded up to a multiple of `multiple` in the first half of a block,
+    else to the whole block (a longer sum is split in the middle, which changes its order). `reason` as in `RowRule`.
+    """
+
+    multiple: int = 64
+    block: int = 512
+    reason: str = ""
+
+    def round(self, width: int) -> int:
+        """The least allowed width that holds `width` keys."""
+        whole, rest = divmod(width, self.block)
+        rounded = -(-rest // self.multiple) * self.multiple
+        return whole * self.block + (rounded if rounded <= self.block // 2 else self.block)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactRule:
+    """What decode calls with batched attention keep to."""
+
+    rows: RowRule = field(default_factory=lambda: RowRule(least=2, most=15))
+    width: WidthRule = field(default_factory=WidthRule)
+
+    @property
+    def reason(self) -> str:
+        """Why one shape is fixed, or nothing promised; empty when the rule holds for any company."""
+        return "; ".join(filter(None, dict.fromkeys((self.rows.reason, self.width.reason))))
+
+
+def fixed_rows(slots: int, reason: str) -> RowRule:
+    """The rule for decode calls that needs no facts: always `slots` rows."""
+    return RowRule(least=slots, most=slots, multiple=slots, reason=reason)
+
+
+def fixed_width(capacity: int, reason: str) -> WidthRule:
+    """The rule for key widths that needs no facts: always the full `capacity`."""
+    return WidthRule(multiple=capacity, block=capacity, reason=reason)
 
 
 def check_exact(
     device: torch.device | str,
     dtype: torch.dtype,
     *,
-    slots: int = 8,
     capacity: int = 2048,
     linears: Iterable[tuple[int, int]] = LINEAR_SIZES,
-    halves: Iterable[tuple[int, int]] = (),
+    fp16: Iterable[tuple[int, int]] = (),
     attention: tuple[int, int, int] = ATTENTION_SIZE,
 ) -> ExactRule:
-    """The rule that holds here for products of the sizes `linears` (in, out) and attention (kv heads, group, head dim).
-
-    `halves` are the sizes of products whose weights are held in half precision (`oscine.kernels.fp16`). Measures on
-    random data, `torch.equal` being the judge: which row counts give equal rows for all sizes, and whether a masked
-    tail of keys changes nothing. Where either fails it gives way to the fixed shape of `slots` rows or `capacity`
-    keys. On an accelerator no promise of equal bits is made: rows are not padded.
-    """
-    where = torch.device(device)
-    if where.type != "cpu":
-        return ExactRule(
-            min_rows=1, max_rows=max(slots, 1024), width_block=64, holds=False, reason=f"no promise on {where.type}"
-        )
-    generator = torch.Generator().manual_seed(0)
-    rows = _row_range(_probe_products(set(linears), set(halves), dtype, generator))
-    block = _width_block(attention, dtype, generator)
-    reasons = [
-        *(["products of every row count differ"] if rows is None else []),
-        *(["a masked tail of keys changes the result"] if block is None else []),
-    ]
-    fixed = fixed_rule(slots=slots, capacity=capacity, reason="; ".join(reasons))
-    low, high = rows or (fixed.min_rows, fixed.max_rows)
-    multiple, whole = block or (fixed.width_multiple, fixed.width_block)
+    """The rule that holds here for products (see `few_rows`) and attention (see `key_widths`) of these sizes."""
     return ExactRule(
-        min_rows=low,
-        max_rows=high,
-        width_multiple=multiple,
-        width_block=whole,
-        holds=not reasons,
-        reason=fixed.reason,
+        rows=few_rows(device, dtype, linears, fp16), width=key_widths(device, dtype, attention, capacity=capacity)
     )
 
 
-def _probe_products(
-    linears: Iterable[tuple[int, int]],
-    halves: Iterable[tuple[int, int]],
+def few_rows(
+    device: torch.device | str,
     dtype: torch.dtype,
-    generator: torch.Generator,
-) -> list[list[Tensor]]:
-    """For each size, what a norm, a product and an activation make of one row among PROBED_ROWS rows.
+    linears: Iterable[tuple[int, int]],
+    fp16: Iterable[tuple[int, int]] = (),
+) -> RowRule:
+    """The rows that decode calls may have with products of the sizes `linears` (in, out).
 
-    NaN (equal to nothing) where the place of a row among the others matters.
+    `fp16` are the sizes of products whose weights are held as float16 (`oscine.kernels.fp16`). Which row counts give
+    equal rows for all sizes; `SLOTS` where no useful range does. On an accelerator rows are not padded.
     """
-    results = []
-    for is_half, num_in, num_out in sorted([(False, *size) for size in linears] + [(True, *size) for size in halves]):
-        x = torch.randn(1, num_in, generator=generator).to(dtype).repeat(PROBED_ROWS[-1], 1)
-        weight = torch.randn(num_out, num_in, generator=generator).to(dtype)
-        product = (fp16_matrix(weight.half().float()) if is_half else None) or partial(F.linear, weight=weight)
-        gain = torch.ones_like(x[0])
-        outputs = [pad_to_vector_width(F.silu, product(rms_norm(x[:rows], gain, 1e-6))) for rows in PROBED_ROWS]
-        results.append([y[0] if torch.equal(y, y[:1].expand_as(y)) else y[0] * float("nan") for y in outputs])
-    return results
-
-
-def _row_range(results: Sequence[Sequence[Tensor]]) -> tuple[int, int] | None:
-    """The range of row counts to use: equal results for every size, as low as it can be and still useful."""
+    where = torch.device(device)
+    if where.type != "cpu":
+        return RowRule(reason=f"no promise on {where.type}")
+    generator = torch.Generator().manual_seed(0)
+    sizes = sorted([(False, *size) for size in set(linears)] + [(True, *size) for size in set(fp16)])
+    results = [_probe(size, is_fp16, dtype, generator) for is_fp16, *size in sizes]
     start = 0
-    for index in range(1, len(PROBED_ROWS) + 1):
-        ends = index == len(PROBED_ROWS) or any(not torch.equal(r[index], r[index - 1]) for r in results)
+    for index in range(1, len(FEW_ROWS) + 1):
+        ends = index == len(FEW_ROWS) or any(not torch.equal(r[index], r[index - 1]) for r in results)
         if not ends:
             continue
-        low, high = PROBED_ROWS[start], PROBED_ROWS[index - 1]
-        if high >= max(2 * low, USEFUL_ROWS):
-            return low, high
+        least, most = FEW_ROWS[start], FEW_ROWS[index - 1]
+        if most >= max(2 * least, USEFUL_FEW):
+            return RowRule(least=least, most=most)
         start = index
-    return None
+    return fixed_rows(SLOTS, "products of every row count differ")
 
 
-def _width_block(
-    attention: tuple[int, int, int], dtype: torch.dtype, generator: torch.Generator
-) -> tuple[int, int] | None:
-    """(width_multiple, width_block) under which the masked tail of keys adds nothing, finest first."""
+def many_rows(layers: Sequence[nn.Linear], *, counts: Sequence[int] = MANY_ROWS) -> RowRule:
+    """The rows that products of many may have with these layers as they are now.
+
+    `counts` are the row counts tried, ascending from `MIN_MANY`; when all agree, larger ones are taken to as well.
+    Where no useful range does, every call has `FIXED_MANY` rows.
+    """
+    if not layers or layers[0].weight.device.type != "cpu" or layers[0].weight.dtype != torch.float32:
+        return RowRule(least=MIN_MANY)
+    sizes = {(layer.in_features, layer.out_features) for layer in layers}
+    most = min(_agreeing_rows(size, counts) for size in sizes)
+    if most >= counts[-1]:
+        return RowRule(least=MIN_MANY)
+    if most >= USEFUL_MANY:
+        return RowRule(least=MIN_MANY, most=most)
+    return fixed_rows(FIXED_MANY, "large products of every row count differ")
+
+
+def key_widths(
+    device: torch.device | str, dtype: torch.dtype, attention: tuple[int, int, int], *, capacity: int
+) -> WidthRule:
+    """The widths at which a masked tail of keys adds nothing to `attention` (kv heads, group, head dim).
+
+    Finest first; `capacity` where none is found. On an accelerator 64 keeps shapes few.
+    """
+    where = torch.device(device)
+    if where.type != "cpu":
+        return WidthRule(block=64, reason=f"no promise on {where.type}")
+    generator = torch.Generator().manual_seed(0)
     kv_heads, group, head_dim = attention
     q = torch.randn(1, kv_heads, group, head_dim, generator=generator).to(dtype)
     keys = torch.randn(1, 2 * kv_heads, PROBED_WIDTH, head_dim, generator=generator).to(dtype)
     for multiple, block in ((64, 512), (512, 512)):
-        rule = ExactRule(width_multiple=multiple, width_block=block)
-        widths = sorted({rule.round_width(width) for width in range(1, PROBED_WIDTH - block, 32)})
+        rule = WidthRule(multiple=multiple, block=block)
+        widths = sorted({rule.round(width) for width in range(1, PROBED_WIDTH - block, 32)})
         if all(_tail_adds_nothing(q, keys, length, widths) for length in PROBED_LENGTHS):
-            return multiple, block
-    return None
+            return rule
+    return fixed_width(capacity, "a masked tail of keys changes the result")
+
+
+def last_equal(counts: Iterable[int], results: Iterable[Tensor]) -> int:
+    """The last of `counts` before one whose rows differ from the first result's, or among themselves."""
+    last, first = 0, None
+    for count, result in zip(counts, results, strict=True):
+        first = result[0] if first is None else first
+        if not torch.equal(result, first.expand_as(result)):
+            break
+        last = count
+    return last
+
+
+def _even(total: int, parts: int) -> list[int]:
+    return [total // parts + (part < total % parts) for part in range(parts)]
+
+
+def _probe(size: Sequence[int], is_fp16: bool, dtype: torch.dtype, generator: torch.Generator) -> list[Tensor]:
+    """What a norm, a product and an activation make of one row among each of `FEW_ROWS` rows.
+
+    NaN (equal to nothing) where the place of a row among the others matters.
+    """
+    num_in, num_out = size
+    x = torch.randn(1, num_in, generator=generator).to(dtype).repeat(FEW_ROWS[-1], 1)
+    weight = torch.randn(num_out, num_in, generator=generator).to(dtype)
+    product = (fp16_matrix(weight.half().float()) if is_fp16 else None) or partial(F.linear, weight=weight)
+    gain = torch.ones_like(x[0])
+    outputs = [pad_to_vector_width(F.silu, product(rms_norm(x[:rows], gain, 1e-6))) for rows in FEW_ROWS]
+    return [y[0] if torch.equal(y, y[:1].expand_as(y)) else y[0] * float("nan") for y in outputs]
+
+
+def _agreeing_rows(size: tuple[int, int], counts: Sequence[int]) -> int:
+    """The largest of `counts` up to which one row comes out the same."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, size[0], generator=generator)
+    weight = torch.randn(size[1], size[0], generator=generator)
+    return last_equal(counts, (F.linear(x.expand(rows, -1).contiguous(), weight) for rows in counts))
 
 
 def _tail_adds_nothing(q: Tensor, keys: Tensor, length: int, widths: Sequence[int]) -> bool:

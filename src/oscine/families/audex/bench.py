@@ -21,7 +21,7 @@ from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import DenseConfig
 from oscine.families.audex.decoder import SpeechStreamDecoder
 from oscine.families.audex.dense import DenseLM
-from oscine.families.audex.family import LATER_CHUNKS, SPEECH, exact_rule
+from oscine.families.audex.family import LATER_CHUNKS, SPEECH, row_rule
 from oscine.families.audex.jobs import LMJob
 from oscine.families.audex.loading import AudexModel, load_model, wide_dtype
 from oscine.families.audex.spec import PARTS
@@ -29,7 +29,7 @@ from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import XCodecDecoder
 from oscine.kernels.int8 import to_int8_weights
-from oscine.runtime.exact import ExactRule
+from oscine.runtime.exact import RowRule
 from oscine.types import Job
 
 PROMPT_TOKENS = 120
@@ -81,7 +81,7 @@ class AudexWorkload:
     """One model to measure: `frames` tokens a job, each of `batches` jobs at once, `repeats` of codecs and mask."""
 
     model: AudexModel
-    rule: ExactRule
+    rule: RowRule
     batches: Sequence[int]
     frames: int
     repeats: int
@@ -230,7 +230,7 @@ def from_random(
 
     lm = filled(language_model, wide_dtype(dtype, device), device, ones=norms)
     decoder = filled(lambda: SpeechDecoder(decoder_config), torch.float32, device, ones=norms)
-    decoder.measure_rule()
+    decoder.measure_rules()
     xcodec = filled(lambda: XCodecDecoder(XCODEC), torch.float32, device, ones=norms) if "xcodec" in parts else None
     model = AudexModel(
         lm=lm,
@@ -240,13 +240,13 @@ def from_random(
         tokenizer=Tokenizer(WordLevel({"<unk>": 0}, unk_token="<unk>")),
         tokens=_released_tokens(),
     )
-    return AudexWorkload(model=model, rule=exact_rule(lm, device, dtype), parts=parts, **size)
+    return AudexWorkload(model=model, rule=row_rule(lm, device, dtype), parts=parts, **size)
 
 
 def from_folder(folder: Path, *, device: torch.device, dtype: torch.dtype, **size: Any) -> AudexWorkload:
     """A checkpoint's own weights."""
     model = load_model(folder, device=device, dtype=dtype)
-    return AudexWorkload(model=model, rule=exact_rule(model.lm, device, dtype), **size)
+    return AudexWorkload(model=model, rule=row_rule(model.lm, device, dtype), **size)
 
 
 def _released_tokens() -> tokens.TokenSpace:

@@ -29,7 +29,7 @@ from oscine.families.audex.sampling import Sampling
 from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import MAX_FRAMES
 from oscine.options import supported_options
-from oscine.runtime.exact import ExactRule, check_exact
+from oscine.runtime.exact import RowRule, few_rows
 from oscine.seeds import derive_seed, fresh_seed
 from oscine.text.split import plan_pieces, speech_weight
 from oscine.types import AudioInput, Capabilities, Decoder, Guard, Job, Plan, Request, Task, Voice
@@ -54,8 +54,6 @@ SOUND = Sampling(temperature=1.0, top_k=80)
 TEXT = Sampling(temperature=0.0)
 SPEECH_SCALE, SOUND_SCALE, CONVERSE_SCALE, MOST_SCALE = 1.0, 3.0, 1.5, 10.0
 
-MOST_ROWS = 1024
-"""Rows of a call where any number will do."""
 LARGEST_PROBE = 2**26
 """Weights of the products whose shapes are probed at load time; larger ones would take seconds."""
 
@@ -63,17 +61,17 @@ LARGEST_PROBE = 2**26
 def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> AudexFamily:
     """The checkpoint in `folder` (the root of the released layout); codecs in float32. Raises a `CheckpointError`."""
     model = load_model(folder, device=device, dtype=dtype)
-    return AudexFamily(model, exact_rule(model.lm, device, dtype), name=name)
+    return AudexFamily(model, row_rule(model.lm, device, dtype), name=name)
 
 
-def exact_rule(lm: LanguageModel, device: torch.device, dtype: torch.dtype) -> ExactRule:
+def row_rule(lm: LanguageModel, device: torch.device, dtype: torch.dtype) -> RowRule:
     """The rule that holds for this model's products on this machine."""
     if dtype == torch.int8 and device.type == "cpu" and not lm.config.tie_word_embeddings:
-        return ExactRule(min_rows=1, max_rows=MOST_ROWS)  # sums of whole numbers: no shape matters
+        return RowRule()  # sums of whole numbers: no shape matters
     dtype = wide_dtype(dtype, device)
     matrices = [value for value in lm.parameters() if value.dim() == 2 and value.numel() <= LARGEST_PROBE]
     sizes = {(value.shape[1], value.shape[0]) for value in matrices} | {(lm.config.hidden_size, MIN_RUN)}
-    return check_exact(device, dtype, linears=sizes)
+    return few_rows(device, dtype, sizes)
 
 
 class AudexFamily:
@@ -81,7 +79,7 @@ class AudexFamily:
 
     default_guard: Guard | None = None
 
-    def __init__(self, model: AudexModel, rule: ExactRule, *, name: str) -> None:
+    def __init__(self, model: AudexModel, rule: RowRule, *, name: str) -> None:
         self._model = model
         self._steps = AudexStepModel(model, rule)
         tower = model.tower

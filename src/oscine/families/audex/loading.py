@@ -198,7 +198,7 @@ def load_speech_decoder(folder: Path, *, device: torch.device) -> SpeechDecoder:
         decoder = SpeechDecoder(config)
     path = folder / "model.safetensors"
     load_strict(decoder, read_tensors(path), dtype=torch.float32, device=device, source=str(path))
-    decoder.measure_rule()
+    decoder.measure_rules()
     return decoder.eval()
 
 

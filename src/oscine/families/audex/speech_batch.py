@@ -16,43 +16,25 @@ from torch import Tensor, nn
 
 from oscine.families.audex.lanes import LaneKV
 from oscine.layers.rope import rope_table
-from oscine.runtime.exact import ExactRule, check_exact
-from oscine.runtime.rows import MIN_ROWS, RowRule, measured_rule
+from oscine.runtime.exact import MIN_MANY, RowRule, few_rows, many_rows
 
 ROPE_BASE = 10000.0
-PROBED_ROWS = (MIN_ROWS, 17, 25, 50, 96, 160, 256)
+PROBED_ROWS = (MIN_MANY, 17, 25, 50, 96, 160, 256)
 """Rows of products of many frames that are tried; ten streams in company have 250."""
 
-ANY_ROWS, NOT_CUT = ExactRule(min_rows=1, max_rows=1024), RowRule()
-"""What holds where nothing is promised."""
+Rules = tuple[RowRule, RowRule]
+"""For streams of less than `MIN_MANY` frames in a call, and for the others.
+
+A stream goes where its own frames would be, whatever the company: kernels differ between few rows and many.
+"""
+NOTHING_PROMISED: Rules = (RowRule(), RowRule(least=MIN_MANY))
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrameRule:
-    """Sizes of product calls: `few` for streams of less than `MIN_ROWS` frames, `many` for the others.
-
-    Kernels differ between few rows and many, so a stream goes where its own frames would be, whatever the company.
-    """
-
-    few: ExactRule = ANY_ROWS
-    many: RowRule = NOT_CUT
-
-    def sizes(self, frames: int, *, many: bool) -> list[int]:
-        """Rows of each call, padding included, for `frames` of one kind."""
-        if many:
-            return self.many.pieces(self.many.padded(frames))
-        sizes = self.few.call_sizes(frames)
-        sizes[-1] = max(sizes[-1], self.few.min_rows)
-        return sizes
-
-
-def measured_frame_rule(layers: Sequence[nn.Linear]) -> FrameRule:
-    """The rule that holds for these layers as they are now, on this machine."""
+def measured_rules(layers: Sequence[nn.Linear]) -> Rules:
+    """The rules that hold for these layers as they are now, on this machine."""
     weight = layers[0].weight
-    linears = {(layer.in_features, layer.out_features) for layer in layers}
-    return FrameRule(
-        few=check_exact(weight.device, weight.dtype, linears=linears), many=measured_rule(layers, counts=PROBED_ROWS)
-    )
+    sizes = {(layer.in_features, layer.out_features) for layer in layers}
+    return few_rows(weight.device, weight.dtype, sizes), many_rows(layers, counts=PROBED_ROWS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from oscine.families.audex.codec_config import SpeechDecoderConfig
 from oscine.families.audex.lanes import LaneKV
-from oscine.families.audex.speech_batch import FrameCall, FrameRule, Stretch, measured_frame_rule
+from oscine.families.audex.speech_batch import NOTHING_PROMISED, FrameCall, Stretch, measured_rules
 from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.rope import rotate_interleaved
-from oscine.runtime.rows import MIN_ROWS
+from oscine.runtime.exact import MIN_MANY
 
 NORM_EPS = 1e-6
 FIRST_CAPACITY = 64
@@ -181,19 +181,19 @@ class TokenEmbedder(nn.Module):
 
 
 class SpeechDecoder(nn.Module):
-    """Tokens to samples; `SpeechSession` streams it. `rule` says in which calls a stream's result is its own."""
+    """Tokens to samples; `SpeechSession` streams it. `rules` say in which calls a stream's result is its own."""
 
     def __init__(self, config: SpeechDecoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.rule = FrameRule()
+        self.rules = NOTHING_PROMISED
         self.audex_speech_token_embedder = TokenEmbedder(config)
         self.module = DecoderModule(config)
 
-    def measure_rule(self) -> None:
-        """Sets `rule` to what holds on this machine for the weights as they are now."""
+    def measure_rules(self) -> None:
+        """Sets `rules` to what holds on this machine for the weights as they are now."""
         layers = [layer for layer in self.module.backbone.modules() if isinstance(layer, nn.Linear)]
-        self.rule = measured_frame_rule([*layers, self.module.head.proj])
+        self.rules = measured_rules([*layers, self.module.head.proj])
 
     def project(self, ids: Tensor) -> Tensor:
         """ids int64 [batch, frame] → what the look-ahead reads [batch, frame, dim]. ValueError for an id too large."""
@@ -229,7 +229,7 @@ class SpeechDecoder(nn.Module):
         """Samples [sample] of the next chunk of each of several streams, bit for bit those of a call of its own."""
         made: list[Tensor] = [torch.empty(0)] * len(chunks)
         for many in (False, True):
-            places = [place for place, chunk in enumerate(chunks) if (chunk.frames >= MIN_ROWS) is many]
+            places = [place for place, chunk in enumerate(chunks) if (chunk.frames >= MIN_MANY) is many]
             if places:
                 for place, samples in zip(places, self._decode([chunks[i] for i in places], many), strict=True):
                     made[place] = samples
@@ -239,9 +239,7 @@ class SpeechDecoder(nn.Module):
         """`decode` for chunks that are all of few frames, or all of many."""
         x = torch.cat([self._looked_ahead(chunk) for chunk in chunks])
         stretches = [Stretch(frames=chunk.frames, kv=chunk.kv) for chunk in chunks]
-        call = FrameCall(
-            stretches, self.rule.sizes(len(x), many=many), head_dim=self.config.pos_meb_dim, like=self._weight
-        )
+        call = FrameCall(stretches, self.rules[many].sizes(len(x)), head_dim=self.config.pos_meb_dim, like=self._weight)
         rows = self.module.backbone.run(F.pad(x, (0, 0, 0, call.padding))[None], call)
         samples: Tensor = self.module.head(rows, call)[0, : len(x) * self.config.hop_length]
         return torch.split(samples, [chunk.frames * self.config.hop_length for chunk in chunks])

@@ -22,7 +22,7 @@ from oscine.families.audex.lanes import Lane, LaneSnapshot
 from oscine.families.audex.loading import AudexModel
 from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS, PhaseTable
 from oscine.families.audex.sampling import blend, draw
-from oscine.runtime.exact import ExactRule
+from oscine.runtime.exact import RowRule
 from oscine.runtime.undo import own_outcome, undo_on_error
 from oscine.seeds import derive_seed
 from oscine.types import Job, StepOut
@@ -78,7 +78,7 @@ class AudexStepModel:
     That changes results only where the model would have left the block, which is not what it was measured with.
     """
 
-    def __init__(self, model: AudexModel, rule: ExactRule, *, speech_only: bool = False) -> None:
+    def __init__(self, model: AudexModel, rule: RowRule, *, speech_only: bool = False) -> None:
         self._model = model
         self._lm = model.lm
         self._rule = rule
@@ -179,10 +179,10 @@ class AudexStepModel:
         outputs = [slot.job.output for slot in slots for _ in slot.lanes]
         rows: list[Tensor] = []
         start = 0
-        for size in self._rule.call_sizes(len(lanes)):
+        for size in self._rule.sizes(len(lanes)):
             part = slice(start, start + size)
-            padding = [ids[part][-1]] * (self._rule.min_rows - size)
-            tensor = torch.tensor(ids[part] + padding, device=self._device)
+            taken = ids[part]
+            tensor = torch.tensor(taken + taken[-1:] * (size - len(taken)), device=self._device)
             rows += self._logits(self._lm.decode(tensor, lanes[part]), outputs[part])
             start += size
         counts = [len(slot.lanes) for slot in slots]

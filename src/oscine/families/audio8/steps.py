@@ -46,7 +46,7 @@ def job_bytes(config: LMConfig, dtype: torch.dtype, rule: ExactRule, prompt_colu
 
     All rows are as wide as the widest job needs, so a row counts in full, however short its own job is.
     """
-    row = row_bytes(config, dtype, rule.round_width(config.max_seq_len))
+    row = row_bytes(config, dtype, rule.width.round(config.max_seq_len))
     frames = max(0, config.max_seq_len - prompt_columns)
     return row + 4 * noise_size(config) + 8 * config.num_codebooks * frames
 
@@ -171,12 +171,11 @@ class Audio8StepModel:
         prefix = prefix_columns(slot.inputs.prompt, slot.codes, config)
         suffix = suffix_columns(slot.inputs.prompt, config)
         start, total = prefix.shape[1], prefix.shape[1] + suffix.shape[1]
-        end = min(total + slot.job.max_frames, config.max_seq_len)
-        self._table.ensure(row + self.rule.min_rows, self.rule.round_width(end))
+        end, padded = min(total + slot.job.max_frames, config.max_seq_len), self.rule.rows.padded(1)
+        self._table.ensure(row + padded, self.rule.width.round(end))
         self._load_prefix(prefix, row, keep=slot.job.after is None)
         final, fast_hidden = self._run_prompt(suffix, start, row)
         self._table.add(slot, total)
-        padded = self.rule.min_rows
         return self._emit([slot], row, final.expand(padded, -1), fast_hidden.expand(padded, -1))[0]
 
     def _load_prefix(self, prefix: Tensor, row: int, *, keep: bool) -> None:
@@ -196,7 +195,7 @@ class Audio8StepModel:
         """Runs columns [C + 1, column] of one job from position `start`; as `Backend.advance`, for one row."""
         device, end = self.model.device, start + columns.shape[1]
         positions = torch.arange(start, end, device=device)[None]
-        width = self.rule.round_width(end)
+        width = self.rule.width.round(end)
         return self.backend.advance(columns[None].to(device), positions, self._table.cache, slice(row, row + 1), width)
 
     # The batch
@@ -207,17 +206,16 @@ class Audio8StepModel:
         ordered = self._table.active[first:]
         outs: list[StepOut] = []
         with undo_on_error([Span(self._table, ordered)]):
-            for size in self.rule.call_sizes(len(slots)):
+            for size in self.rule.rows.sizes(len(slots)):
                 part, start = ordered[len(outs) : len(outs) + size], first + len(outs)
-                outs += self._emit(part, start, *self._advance(part, start))
+                outs += self._emit(part, start, *self._advance(part, slice(start, start + size)))
         results = {id(slot): out for slot, out in zip(ordered, outs, strict=True)}
         return [results[id(slot)] for slot in slots]
 
-    def _advance(self, slots: Sequence[Slot], first: int) -> tuple[Tensor, Tensor]:
-        """Feeds the pending columns of the slots in the rows from `first` on; padding rows come along."""
+    def _advance(self, slots: Sequence[Slot], rows: slice) -> tuple[Tensor, Tensor]:
+        """Feeds the pending columns of the slots in the first of `rows`; the others are padding and come along."""
         table = self._table
-        rows = slice(first, first + max(len(slots), self.rule.min_rows))
-        width = self.rule.round_width(1 + max(slot.position for slot in slots))
+        width = self.rule.width.round(1 + max(slot.position for slot in slots))
         table.ensure(rows.stop, width)
         columns, positions = table.rows["columns"][rows], table.rows["positions"][rows]
         hidden = self.backend.advance(columns[:, :, None], positions[:, None], table.cache, rows, width)
@@ -238,7 +236,7 @@ class Audio8StepModel:
             best=max(best) if best and min(best) > 0 else None,
             greedy=not drawing,
         )
-        drawn = self.backend.draw(final, fast_hidden, sampling, self.rule.pair_sizes(final.shape[0]))
+        drawn = self.backend.draw(final, fast_hidden, sampling, self.rule.rows.pair_sizes(final.shape[0]))
         host = drawn.cpu()
         table.push(slots, drawn[: len(slots), 2:])
         heads = host[:, :2].tolist()

@@ -39,7 +39,7 @@ from oscine.families.auk.spec import PARTS
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import load_dit, load_thinker
-from oscine.runtime.rows import measured_rule
+from oscine.runtime.exact import many_rows
 
 TEXT_TOKENS = 60
 
@@ -164,7 +164,7 @@ class AuKWorkload:
 
     def _evaluations(self, grid: Tensor, guided: bool) -> dict[str, Any]:
         dit = self.dit()
-        dit.row_rule = measured_rule(dit.packed_linears())
+        dit.row_rule = many_rows(dit.packed_linears())
         generator = torch.Generator().manual_seed(0)
         text = torch.randn(1, TEXT_TOKENS, dit.text_hidden_dim, generator=generator).to(self.device, self.dtype)
         x = torch.randn(self.frames, dit.latent_dim, generator=generator).to(self.device)

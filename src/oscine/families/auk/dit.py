@@ -22,7 +22,7 @@ from oscine.families.auk.dit_blocks import (
 )
 from oscine.families.auk.layouts import AuKStepContext, Layout, Packed, Padded, Rope
 from oscine.layers.norm import RMSNorm
-from oscine.runtime.rows import RowRule
+from oscine.runtime.exact import MIN_MANY, RowRule
 
 
 class RotaryFrequencies(nn.Module):
@@ -69,7 +69,7 @@ class AuKTransformer(nn.Module):
         )
         self.norm_out = AdaNorm(dim, 2)
         self.proj_out = nn.Linear(dim, latent_dim)
-        self.row_rule = RowRule()  # what `step_packed` keeps to; see `rows.measured_rule`
+        self.row_rule = RowRule(least=MIN_MANY)  # what `step_packed` keeps to; see `many_rows`
         self._text_cache: Tensor | None = None
         self.eval().requires_grad_(False)
 

@@ -40,7 +40,7 @@ from oscine.families.auk.tasks import (
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import load_dit
 from oscine.options import supported_options
-from oscine.runtime.rows import measured_rule
+from oscine.runtime.exact import many_rows
 from oscine.seeds import fresh_seed
 from oscine.text.clean import speakable
 from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, Voice
@@ -75,7 +75,7 @@ def load_parts(parts: AuKFolder, *, name: str, device: torch.device, dtype: torc
         dit = AuKTransformer.from_config(parts.config.dit)
         vae = AuKVAE(parts.config.vae, sample_rate=parts.config.sample_rate)
     fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
-    dit.row_rule = measured_rule(dit.packed_linears())
+    dit.row_rule = many_rows(dit.packed_linears())
     vae.load_weights(parts.vae, device=device)
 
     def reload() -> AuKTransformer:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.errors import InvalidRequest
-from oscine.runtime.rows import RowRule
+from oscine.runtime.exact import RowRule
 
 StreamName = Literal["text", "audio", "single", "target"]
 Rope = tuple[Tensor, Tensor]

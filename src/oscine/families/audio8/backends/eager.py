@@ -44,7 +44,7 @@ class EagerBackend:
             model.dtype,
             capacity=config.max_seq_len,
             linears=sizes[nn.Linear],
-            halves=sizes[Fp16Linear],
+            fp16=sizes[Fp16Linear],
             attention=(config.n_local_heads, config.n_head // config.n_local_heads, config.head_dim),
         )
 

@@ -23,7 +23,7 @@ from oscine.families.audio8.model import DualAR
 from oscine.kernels import compiled
 from oscine.kernels.compiled import Interface, Keeper, Matrix
 from oscine.layers.norm import RMSNorm
-from oscine.runtime.exact import ExactRule
+from oscine.runtime.exact import ExactRule, RowRule, WidthRule
 from oscine.runtime.sampling import Truncation
 
 STEM = Path(__file__).with_name("libnative")
@@ -108,7 +108,7 @@ INTERFACE = Interface(
 class NativeBackend:
     """The compiled steps of one model."""
 
-    rule = ExactRule(min_rows=1, max_rows=256, width_multiple=1, width_block=1)
+    rule = ExactRule(rows=RowRule(most=256), width=WidthRule(multiple=1, block=1))
     """A row's result is the same bits in any company, at any width."""
 
     def __init__(self, model: DualAR, library: ctypes.CDLL) -> None:

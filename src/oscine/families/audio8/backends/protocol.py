@@ -53,7 +53,7 @@ class Backend(Protocol):
         """Runs columns int64 [row, C + 1, time] at `positions` [row, time] on `rows` of the cache.
 
         Several rows of one column, or one row of several. Keys up to `width` are looked at (above every position; see
-        `ExactRule.round_width`). Returns, for the last column only, (final hidden state, hidden state for the fast
+        `WidthRule.round`). Returns, for the last column only, (final hidden state, hidden state for the fast
         model), both [row, dim], which `draw` takes.
         """
 
@@ -64,5 +64,5 @@ class Backend(Protocol):
 
         Column 0 is 1 when all logits are finite, column 1 the compact id drawn (N: end of speech, the codes are then
         to be thrown away), the rest the codes. The fast model's first pass is cut into `parts` of the rows (see
-        `ExactRule.pair_sizes`; None: one).
+        `RowRule.pair_sizes`; None: one).
         """

@@ -46,6 +46,7 @@ def load(
     device: str = "auto",
     dtype: Literal["auto", "float32", "bfloat16", "float16", "int8"] = "auto",
     threads: int | None = None,
+    backend: str = "auto",
     offline: bool = False,
     revision: str | None = None,
     voices_dir: str | os.PathLike[str] | None = None,
@@ -56,10 +57,12 @@ def load(
 
     `device` "auto" is CUDA when there is one, else the CPU; `dtype` "auto" is float32 on the CPU and bfloat16 on CUDA
     (codecs stay float32); "int8" holds a language model's weights so, where the family can, and the rest as "auto".
-    `threads` sets torch's thread count for the whole process; None is what suits the model: one for a small one such as
-    the bundled voice, else torch's own. Only this call may download, and with `offline` nothing does. `engine` shares
-    one engine, hence one device thread, between models.
-    Raises `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device or dtype that is not there.
+    `backend` is what runs the weights, of those the model has: "eager", "native" (compiled steps, for small Audio8
+    models), "compiled" (for AuK; takes minutes to load), or "auto". `threads` sets torch's thread count for the whole
+    process; None is what suits the model: one for a small one such as the bundled voice, else torch's own. Only this
+    call may download, and with `offline` nothing does. `engine` shares one engine, hence one device thread, between
+    models. Raises `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device, dtype or backend
+    that is not there.
     """
     if threads is not None and threads < 1:
         raise InvalidRequest(f"threads must be at least 1, got {threads}", param="threads")
@@ -67,7 +70,7 @@ def load(
     precision = choose_dtype(dtype, where)
     folder = resolve_source(source, revision=revision, offline=offline)
     use_threads(threads, folder)
-    family = families.load_family(folder, name=_name(source, folder), device=where, dtype=precision)
+    family = families.load_family(folder, name=_name(source, folder), device=where, dtype=precision, backend=backend)
     _log.info("loaded %s, licence: %s", family.capabilities.model, family.capabilities.licence)
     store = VoiceStore(voices_dir)
     store.clean()

@@ -79,8 +79,8 @@ class BenchSpec:
 class FamilySpec:
     """What others must know of a family before any of its code is loaded.
 
-    `package` is its folder: `<package>.family` has `load(folder, *, name, device, dtype) -> Family`, and with `bench`
-    set `<package>.bench` has `from_random` and `from_folder`.
+    `package` is its folder: `<package>.family` has `load(folder, *, name, device, dtype, backend) -> Family`, and
+    with `bench` set `<package>.bench` has `from_random` and `from_folder`.
     """
 
     name: str
@@ -97,6 +97,8 @@ class FamilySpec:
     unused_folders: tuple[str, ...] = ()
     """Folders of its releases that nothing reads: never fetched, never missed."""
     dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")
+    backends: Callable[[], Mapping[str, bool]] = lambda: {"eager": True}
+    """What can run its weights, by name, and whether that is to be had in this installation. May load its code."""
     threads: Callable[[Path], int | None] = lambda folder: None
     """The CPU threads a checkpoint is fastest with; None: torch's own number."""
     check_voice: Callable[[Voice], None] = lambda voice: None

@@ -58,10 +58,12 @@ def test_text_tasks(model: oscine.Model) -> None:
         assert result.usage["input_tokens"] > 750
 
 
-def test_refusals_by_name(model: oscine.Model) -> None:
+def test_refusals_by_name(model: oscine.Model, golden_root: Path) -> None:
     with pytest.raises(UnknownVoice):
         model.generate("x", voice="Anna")
     with pytest.raises(UnsupportedFeature, match="num_steps"):
         model.generate("x", num_steps=3)
+    with pytest.raises(UnsupportedFeature, match="'native' is not to be had"):
+        oscine.load(tiny_folder(golden_root), device="cpu", backend="native")
     with pytest.raises(UnsupportedFeature, match="clone"):
         model.create_voice("me", TONE, "hello", store=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from oscine.errors import InvalidRequest
+import oscine
+from oscine.engine.engine import Engine, EngineOptions
+from oscine.errors import InvalidRequest, UnsupportedFeature
 from oscine.families.auk import AuKPipeline, AuKRequest, AuKTransformer, sample_latents
 from oscine.families.auk.compiled import CompiledDecoder, CompiledTransformer, Granularity
+from oscine.families.auk.family import load_parts
+from oscine.families.auk.folder import open_folder
 from oscine.families.auk.graphs import Work, copy_into
 from oscine.families.auk.vae_whole import WholeDecoder
+from tests.unit import test_auk_neighbours as neighbours
 from tests.unit.auk_factory import TINY_ARCH, random_state, write_released
 from tests.unit.test_auk_vae import VARIANTS, build
 from tests.unit.test_auk_vae import latents as vae_latents
@@ -50,6 +56,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("auk")
     write_released(root)
     return root
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine(EngineOptions(memory_bytes=1 << 40))
+    yield engine
+    engine.close()
 
 
 @pytest.fixture
@@ -166,6 +179,45 @@ def test_a_captured_step_serves_every_request_of_its_shapes(dit: AuKTransformer)
     sample_latents(steps, text=drawn(0, 1, 9, dit.text_hidden_dim), c_mask=None, ref=None, gen_frames=40, **run)
     steps.step(x, 0.5, contexts[0])
     assert capture.count == 4
+
+
+# --- in the engine ---
+
+
+def test_the_engine_runs_the_compiled_transformer_request_by_request(root: Path, engine: Engine) -> None:
+    """All at once, of any length, reference, grid and guidance; each as alone, bit for bit, and as the eager one."""
+    family, replaying = (neighbours.load(root / "AuK") for _ in range(2))
+    holder, capture = replaying.step_model()._holder, ByHand()
+    holder._module = eager(holder.get(), capture)
+    expected = neighbours.run(engine, family, neighbours.jobs(family, neighbours.REQUESTS))
+    together = neighbours.run(engine, replaying, neighbours.jobs(replaying, neighbours.REQUESTS))
+    assert capture.count > 1
+    for number, request in enumerate(neighbours.REQUESTS):
+        (alone,) = neighbours.run(engine, replaying, neighbours.jobs(replaying, [request]))
+        np.testing.assert_array_equal(neighbours.whole(together[number]), neighbours.whole(alone))
+        wanted = neighbours.whole(expected[number])
+        np.testing.assert_allclose(neighbours.whole(alone), wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["compiled", "native", "fast"])
+def test_a_backend_that_cannot_be_is_refused_before_anything_is_loaded(root: Path, backend: str) -> None:
+    """Parts that take turns in memory cannot be compiled: what is compiled stays."""
+    parts = open_folder(root / "AuK")
+    (root / "nothing").mkdir(exist_ok=True)
+    absent = replace(parts, dit=root / "nothing" / "auk_base.safetensors")
+    with pytest.raises(UnsupportedFeature, match=f"'{backend}'.*auto, eager"):
+        load_parts(absent, name="x", device=torch.device("cpu"), dtype=torch.float32, resident=False, backend=backend)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(INDUCTOR_IMPORT)
+@pytest.mark.timeout(3600)
+def test_a_model_loaded_as_compiled_speaks_as_the_eager_one(root: Path) -> None:
+    audio = []
+    for backend in ("eager", "compiled"):
+        with oscine.load(root / "AuK", device="cpu", backend=backend) as model:
+            audio.append(model.generate("Hello there.", seed=1, duration_s=0.5, num_steps=3).audio)
+    np.testing.assert_allclose(audio[1], audio[0], rtol=1e-3, atol=1e-4)
 
 
 # --- what cannot be ---

@@ -40,8 +40,13 @@ def test_doctor(capsys: Any) -> None:
         free = report["machine"]["free_bytes"]
         assert model["fits"]["float32"] is (None if free is None else model["needed_bytes"]["float32"] <= free)
     assert report["exactness"]["max_rows"] >= report["exactness"]["min_rows"]
+    assert {name: entry["backends"]["eager"] for name, entry in report["families"].items()} == {
+        "audex": True, "audio8": True, "auk": True,
+    }  # fmt: skip
+    assert report["families"]["audio8"]["model_types"] == ["arktts"]
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
+    assert "family      auk: eager, compiled" in text
     assert "Community License" in text
     assert "exactness" in text
 

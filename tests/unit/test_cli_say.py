@@ -143,20 +143,23 @@ def test_what_is_not_given_is_not_set(model: FakeModel, out: Path) -> None:
     assert main(["say", "Hi", "-o", str(out)]) == 0
     assert model.asked == {"text": "Hi"}
     assert model.loaded == {
-        "source": None, "device": "auto", "dtype": "auto", "threads": None, "offline": False, "revision": None
+        "source": None, "device": "auto", "dtype": "auto", "threads": None, "backend": "auto",
+            "offline": False, "revision": None
     }  # fmt: skip
 
 
 def test_model_arguments(model: FakeModel, out: Path) -> None:
     flags = ["--model", "org/x", "--device", "cpu", "--dtype", "bfloat16", "--threads", "2", "--offline"]
+    flags += ["--backend", "eager"]
     assert main(["say", "Hi", "-o", str(out), "--voice", "ann", *flags]) == 0
     assert model.loaded == {
-        "source": "org/x", "device": "cpu", "dtype": "bfloat16", "threads": 2, "offline": True, "revision": None
+        "source": "org/x", "device": "cpu", "dtype": "bfloat16", "threads": 2, "backend": "eager", "offline": True,
+        "revision": None,
     }  # fmt: skip
     assert model.asked["voice"] == "ann"
 
 
-def test_another_model_gets_the_threads_torch_chooses(model: FakeModel, out: Path) -> None:
+def test_threads_are_left_to_what_suits_the_model(model: FakeModel, out: Path) -> None:
     assert main(["say", "Hi", "-o", str(out), "--model", "org/x"]) == 0
     assert model.loaded["threads"] is None
 

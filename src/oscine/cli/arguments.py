@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 THREADS_HELP = "CPU threads for one operation (default: one for small models such as the bundled voice, else all cores)"
+BACKEND_HELP = "what runs the model: auto, eager, native or compiled, as far as it has them (default: auto)"
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="auto is float32 on the CPU, bfloat16 on CUDA; int8 where 'oscine doctor' lists it",
     )
     group.add_argument("--threads", type=int, metavar="N", help=THREADS_HELP)
+    group.add_argument("--backend", default="auto", metavar="B", help=BACKEND_HELP)
 
 
 @contextlib.contextmanager
@@ -49,6 +51,7 @@ def loaded_model(args: argparse.Namespace) -> Iterator[Model]:
         device=args.device,
         dtype=args.dtype,
         threads=args.threads,
+        backend=args.backend,
         offline=args.offline,
         revision=args.revision,
     )

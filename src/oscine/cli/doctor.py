@@ -40,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
         "machine": machine,
         "exactness": _exactness(),
         "bundled": _bundled(machine["free_bytes"]),
-        "families": {spec.name: list(spec.model_types) for spec in families()},
+        "families": {
+            spec.name: {"model_types": list(spec.model_types), "backends": dict(spec.backends())} for spec in families()
+        },
         "models": _models(machine["free_bytes"], machine["device_bytes"]),
         "optional_packages": {name: importlib.util.find_spec(name) is not None for name in _OPTIONAL},
     }
@@ -57,7 +59,6 @@ def _machine() -> dict[str, Any]:
     import torch
 
     import oscine
-    from oscine.families.audio8.backends.native import load_library
 
     cuda = torch.cuda.is_available()
     return {
@@ -72,7 +73,6 @@ def _machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cpu_features": cpu_features(Path("/proc/cpuinfo")),
-        "compiled_steps": load_library() is not None,
         "free_bytes": available_bytes(),
     }
 
@@ -169,13 +169,15 @@ def _print(report: dict[str, Any]) -> None:
     print(f"oscine {machine['oscine']}, python {machine['python']}, torch {machine['torch']}, {machine['system']}")
     print(f"device      {machine['device']}, {machine['cpus']} CPUs, {machine['threads']} threads")
     print(f"cpu         {machine['cpu_capability']} ({' '.join(machine['cpu_features']) or 'features not listed'})")
-    missing = "not compiled or OSCINE_NATIVE=0, the bundled voice takes two to three times as long: docs/audio8.md"
-    print(f"steps       {'compiled' if machine['compiled_steps'] else missing}")
     free = machine["free_bytes"]
     print(f"memory      {'unknown' if free is None else human_bytes(free) + ' free'}")
     state = "holds" if exact["holds"] else f"slower rule ({exact['reason']})"
     print(f"exactness   {state}: calls of {exact['min_rows']} to {exact['max_rows'] or 'any number of'} rows")
-    print(f"families    {', '.join(report['families'])}")
+    for name, family in report["families"].items():
+        there = [backend for backend, is_there in family["backends"].items() if is_there]
+        missing = [backend for backend in family["backends"] if backend not in there]
+        without = f"; without {', '.join(missing)}, which would be faster: docs/{name}.md" if missing else ""
+        print(f"family      {name}: {', '.join(there)}{without}")
     for name, purpose in _OPTIONAL.items():
         if not report["optional_packages"][name]:
             print(f"missing     {name} ({purpose}): pip install 'oscine[server]'")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscine.cli.arguments import THREADS_HELP
+from oscine.cli.arguments import BACKEND_HELP, THREADS_HELP
 from oscine.errors import InvalidRequest, OutputError
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     where.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
     where.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16", "int8"))
     where.add_argument("--threads", type=int, metavar="N", help=THREADS_HELP)
+    where.add_argument("--backend", default="auto", metavar="B", help=BACKEND_HELP)
     where.add_argument("--voices-dir", metavar="DIR", help="where stored voices are kept")
     parser.set_defaults(run=run)
 
@@ -135,7 +136,8 @@ def make_registry(args: argparse.Namespace) -> ModelRegistry:
     sources = args.models or [None]
     where = {"device": args.device, "dtype": args.dtype, "offline": args.offline}
     engine = engine_for(sources, memory_bytes=budget, **where)
-    specs = model_specs(sources, engine, threads=args.threads, voices_dir=args.voices_dir, **where)
+    own = {"threads": args.threads, "backend": args.backend, "voices_dir": args.voices_dir}
+    specs = model_specs(sources, engine, **own, **where)
     return ModelRegistry(specs, engine, memory_bytes=budget, idle_s=args.idle_unload_s)
 
 

@@ -23,6 +23,7 @@ from oscine.families.auk.compiled import (
     Granularity,
     check_granularity,
     check_max_graphs,
+    compiled_transformer,
 )
 from oscine.families.auk.config import AuKConfig
 from oscine.families.auk.dit import AuKTransformer
@@ -183,10 +184,10 @@ class AuKPipeline:
         """
         if self.granularity == "off" or self._compiled is not None:
             return
+        guidance = self.config.variant == "base"
+        steps = compiled_transformer(self.dit, self.granularity, guidance=guidance, max_graphs=self._max_graphs)
         capture = captured if self.vae.global_mean.device.type == "cuda" else None
-        steps = CompiledTransformer(self.dit, self.granularity, capture=capture, max_graphs=self._max_graphs)
         decoder = CompiledDecoder(self.vae, self.granularity, capture=capture)
-        steps.warm_up(guidance=self.config.variant == "base")
         decoder.warm_up()
         self._compiled = steps, decoder
 

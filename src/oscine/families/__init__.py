@@ -35,11 +35,12 @@ def suited_threads(folders: Iterable[Path]) -> int | None:
     return max(known) if known and len(known) == len(wanted) else None
 
 
-def load_family(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> Family:
+def load_family(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype, backend: str = "auto") -> Family:
     """The family of the checkpoint in `folder`, loaded. No code from the folder is run.
 
-    Raises as `spec_of`, `UnsupportedFeature` for a dtype its family does not have, and a `CheckpointError`.
+    Raises as `spec_of`, `UnsupportedFeature` for a dtype or backend its family does not have, and a `CheckpointError`.
     """
     spec = spec_of(folder)
     spec.check_dtype(str(dtype).removeprefix("torch."))
-    return cast("Family", spec.module("family").load(folder, name=name, device=device, dtype=dtype))
+    load = spec.module("family").load
+    return cast("Family", load(folder, name=name, device=device, dtype=dtype, backend=backend))

@@ -29,6 +29,7 @@ from oscine.families.audex.sampling import Sampling
 from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.xcodec import MAX_FRAMES
 from oscine.options import supported_options
+from oscine.runtime.backends import choose
 from oscine.runtime.exact import RowRule, few_rows
 from oscine.seeds import derive_seed, fresh_seed
 from oscine.text.split import plan_pieces, speech_weight
@@ -58,8 +59,9 @@ LARGEST_PROBE = 2**26
 """Weights of the products whose shapes are probed at load time; larger ones would take seconds."""
 
 
-def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> AudexFamily:
+def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype, backend: str = "auto") -> AudexFamily:
     """The checkpoint in `folder` (the root of the released layout); codecs in float32. Raises a `CheckpointError`."""
+    choose(backend, {"eager": True})
     model = load_model(folder, device=device, dtype=dtype)
     return AudexFamily(model, row_rule(model.lm, device, dtype), name=name)
 

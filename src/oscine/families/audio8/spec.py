@@ -25,6 +25,13 @@ def threads(folder: Path) -> int | None:
     return 1 if file.is_file() and file.stat().st_size <= 4 * SMALL_WEIGHTS else None
 
 
+def backends() -> dict[str, bool]:
+    """Compiled steps, if they were made when oscine was installed, and the path that they stand for."""
+    from oscine.families.audio8.backends.native import load_library
+
+    return {"native": load_library() is not None, "eager": True}
+
+
 def check_voice(voice: Voice) -> None:
     """Raises ValueError unless a cloned voice has codes int64 [codebook, frame] and nothing else."""
     if voice.version != 1:
@@ -43,6 +50,7 @@ FAMILY = FamilySpec(
     package=__package__,
     model_types=("arktts",),
     hub_files=("codec.pth",),
+    backends=backends,
     threads=threads,
     check_voice=check_voice,
     releases=(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from oscine.errors import InvalidRequest
 from oscine.families.auk.cache import ContentCache
 from oscine.families.auk.dit import AuKTransformer
-from oscine.families.auk.graphs import Capture, CapturedStep, Work, shapes_of
+from oscine.families.auk.graphs import Capture, CapturedStep, Work, captured, shapes_of
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.vae import AuKVAE, plan_tiles
 from oscine.families.auk.vae_whole import WholeDecoder, activation
@@ -50,7 +50,7 @@ class CompiledTransformer:
         max_graphs: int = MAX_GRAPHS,
     ) -> None:
         self._dit, self._capture = dit, capture
-        self.latent_dim, self.proj_out = dit.latent_dim, dit.proj_out
+        self.latent_dim, self.proj_out, self.modulation_table = dit.latent_dim, dit.proj_out, dit.modulation_table
         self._graphs: ContentCache[CapturedStep] = ContentCache(check_max_graphs(max_graphs))
         self._evaluate = dit.evaluate
         if granularity == "full":
@@ -109,6 +109,12 @@ class CompiledTransformer:
         graph = self._graphs.get(shapes, lambda: CapturedStep(capture, self._evaluate, x, rows, ctx))
         return graph(x, rows, ctx)[:, :frames]
 
+    def velocities(
+        self, xs: Sequence[Tensor], contexts: Sequence[AuKStepContext], steps: Sequence[int]
+    ) -> list[Tensor]:
+        """As `AuKTransformer.velocities`, request by request, so that what one gets does not depend on the others."""
+        return [self.step(x[None], 0.0, ctx, at) for x, ctx, at in zip(xs, contexts, steps, strict=True)]
+
     @torch.inference_mode()
     def warm_up(self, *, guidance: bool) -> None:
         """Runs the common shapes once, with or without a second branch, which compiles and captures them."""
@@ -120,6 +126,16 @@ class CompiledTransformer:
             ref = torch.zeros(1, ref_frames, self.latent_dim, device=weight.device, dtype=weight.dtype)
             context = self.prepare(text, target_len=frames, ref=ref, cfg_infer=guidance, timesteps=times)
             self.step(x, 0.0, context, 0)
+
+
+def compiled_transformer(
+    dit: AuKTransformer, granularity: Granularity, *, guidance: bool, max_graphs: int = MAX_GRAPHS
+) -> CompiledTransformer:
+    """The transformer compiled, on CUDA captured too, and run once on the common shapes: minutes of work."""
+    capture = captured if dit.proj_out.weight.device.type == "cuda" else None
+    steps = CompiledTransformer(dit, granularity, capture=capture, max_graphs=max_graphs)
+    steps.warm_up(guidance=guidance)
+    return steps
 
 
 class CompiledDecoder:

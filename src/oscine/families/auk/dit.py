@@ -220,6 +220,19 @@ class AuKTransformer(nn.Module):
         return self._velocity(ctx.c, audio, rows, Padded(ctx))
 
     @torch.no_grad()
+    def velocities(
+        self, xs: Sequence[Tensor], contexts: Sequence[AuKStepContext], steps: Sequence[int]
+    ) -> list[Tensor]:
+        """One velocity [branch, frame, latent] for each request, at its own step of its context's modulation table.
+
+        xs [frame, latent] each, contexts of one request each; requests whose tables are one share a row of it.
+        """
+        tables = [context.modulation for context in contexts]
+        shared = all(table is tables[0] for table in tables) and len(set(steps)) == 1
+        rows = [table[step] for table, step in zip(tables, steps, strict=True) if table is not None]
+        return self.step_packed(xs, contexts, torch.stack(rows[:1] if shared else rows))
+
+    @torch.no_grad()
     def step_packed(self, xs: Sequence[Tensor], contexts: Sequence[AuKStepContext], rows: Tensor) -> list[Tensor]:
         """One velocity [branch, frame, latent] for each request, all of them in one pass without padding.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.auk.audio import prepare_audio, whole_frames
+from oscine.families.auk.compiled import compiled_transformer
 from oscine.families.auk.conditioner import MIN_CLIP_SAMPLES, Conditioner, empty_thinker, to_mel_rate
 from oscine.families.auk.config import AuKConfig
 from oscine.families.auk.dit import AuKTransformer
@@ -27,7 +29,7 @@ from oscine.families.auk.duration import (
 )
 from oscine.families.auk.folder import AuKFolder, open_folder
 from oscine.families.auk.residency import TransformerHolder, fits, free_bytes, module_bytes
-from oscine.families.auk.sampler import FLASH_GRID, build_time_grid
+from oscine.families.auk.sampler import FLASH_GRID, Transformer, build_time_grid
 from oscine.families.auk.steps import AuKInputs, AuKStepModel
 from oscine.families.auk.tasks import (
     DEFAULT_DESCRIPTION,
@@ -40,6 +42,7 @@ from oscine.families.auk.tasks import (
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import load_dit
 from oscine.options import supported_options
+from oscine.runtime.backends import choose
 from oscine.runtime.exact import many_rows
 from oscine.seeds import fresh_seed
 from oscine.text.clean import speakable
@@ -55,10 +58,11 @@ ACTIVATIONS = 24
 """Vectors of the model's width that are alive for each token of a batch, counted generously."""
 
 
-def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -> AuKFamily:
+def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype, backend: str = "auto") -> AuKFamily:
     """The checkpoint in `folder`: transformer and encoder in `dtype`, VAE in float32. Raises a `CheckpointError`.
 
-    Encoder and transformer stay in memory if both fit, else each is loaded when it is needed and frees the other.
+    Encoder and transformer stay in memory if both fit, else each is loaded when it is needed and frees the other; then
+    the transformer cannot be `compiled`.
     """
     parts = open_folder(folder)
     with torch.device("meta"):
@@ -66,25 +70,34 @@ def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype) -
         weights += module_bytes(AuKVAE.from_config(parts.config.vae), torch.float32)
     weights += module_bytes(empty_thinker(parts), dtype)
     resident = fits(weights, free_bytes(device))
-    return load_parts(parts, name=name, device=device, dtype=dtype, resident=resident)
+    return load_parts(parts, name=name, device=device, dtype=dtype, resident=resident, backend=backend)
 
 
-def load_parts(parts: AuKFolder, *, name: str, device: torch.device, dtype: torch.dtype, resident: bool) -> AuKFamily:
+def load_parts(
+    parts: AuKFolder, *, name: str, device: torch.device, dtype: torch.dtype, resident: bool, backend: str = "auto"
+) -> AuKFamily:
     """As `load`; `resident` says whether encoder and transformer stay in memory together."""
     with torch.device("meta"):
         dit = AuKTransformer.from_config(parts.config.dit)
         vae = AuKVAE(parts.config.vae, sample_rate=parts.config.sample_rate)
+    guidance = parts.config.variant == "base"
+    backends: dict[str, Callable[[AuKTransformer], Transformer] | None] = {
+        "eager": lambda dit: dit,
+        "compiled": partial(compiled_transformer, granularity="regional", guidance=guidance) if resident else None,
+    }
+    run = choose(backend, backends)  # refused before anything is loaded
     fusion = load_dit(dit, parts.dit, device=device, dtype=dtype)
-    dit.row_rule = many_rows(dit.packed_linears())
+    rule = dit.row_rule = many_rows(dit.packed_linears())
     vae.load_weights(parts.vae, device=device)
 
     def reload() -> AuKTransformer:
         with torch.device("meta"):
             again = AuKTransformer.from_config(parts.config.dit)
         load_dit(again, parts.dit, device=device, dtype=dtype)
+        again.row_rule = rule
         return again
 
-    holder = TransformerHolder(dit, None if resident else reload)
+    holder = TransformerHolder(run(dit), None if resident else reload)
     log.info("%s: %s; licence: %s", name, "all parts resident" if resident else "parts loaded in turn", LICENCE)
     conditioner = Conditioner(parts, fusion, device=device, dtype=dtype, resident=resident, make_room=holder.drop)
     return AuKFamily(parts.config, holder, vae, conditioner, name=name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from oscine.families.auk.dit import AuKTransformer
+from oscine.families.auk.sampler import Transformer
 from oscine.registry import HEADROOM_BYTES
 from oscine.runtime.memory import available_bytes
 
@@ -15,17 +15,15 @@ from oscine.runtime.memory import available_bytes
 class TransformerHolder:
     """The transformer, there whenever it is asked for; `reload` None: it never leaves."""
 
-    def __init__(self, module: AuKTransformer, reload: Callable[[], AuKTransformer] | None = None) -> None:
-        self._module: AuKTransformer | None = module
+    def __init__(self, module: Transformer, reload: Callable[[], Transformer] | None = None) -> None:
+        self._module: Transformer | None = module
         self._reload = reload
-        self._row_rule = module.row_rule
 
-    def get(self) -> AuKTransformer:
+    def get(self) -> Transformer:
         """The transformer, loaded again if it was dropped."""
         if self._module is None:
             assert self._reload is not None
             self._module = self._reload()
-            self._module.row_rule = self._row_rule
         return self._module
 
     def drop(self) -> None:

@@ -19,7 +19,7 @@ Sampler = Callable[[Velocity, Tensor, Tensor], Tensor]
 
 
 class Transformer(Protocol):
-    """What sampling asks of the transformer: `AuKTransformer` and its compiled form have it."""
+    """What runs the transformer's weights: `AuKTransformer` is the eager backend, `CompiledTransformer` another."""
 
     latent_dim: int
     proj_out: nn.Linear
@@ -32,6 +32,15 @@ class Transformer(Protocol):
         self, x: Tensor, time: Tensor | float, ctx: AuKStepContext, step_index: int | Tensor | None = None
     ) -> Tensor:
         """See `AuKTransformer.step`."""
+
+    def velocities(
+        self, xs: Sequence[Tensor], contexts: Sequence[AuKStepContext], steps: Sequence[int]
+    ) -> list[Tensor]:
+        """See `AuKTransformer.velocities`."""
+
+    @property
+    def modulation_table(self) -> Callable[[Tensor], Tensor]:
+        """See `AuKTransformer.modulation_table`."""
 
 
 GUIDANCE_FLOOR = 1e-5

@@ -36,6 +36,7 @@ FAMILY = FamilySpec(
     recognise=recognise,
     config_files=("config.yaml",),
     hub_files=("*.yaml",),
+    backends=lambda: {"eager": True, "compiled": True},
     releases=tuple(
         Release(
             name=name,

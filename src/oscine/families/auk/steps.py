@@ -1,13 +1,13 @@
 """AuK under the engine's scheduler: one step conditions a request, every other is one Euler evaluation.
 
 Requests of any length, text, reference, guidance and time grid share an evaluation, packed end to end; what a request
-gets does not depend on the others (`layouts.Packed`).
+gets does not depend on the others (`layouts.Packed`). Compiled, each is evaluated by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -16,10 +16,9 @@ from torch import Tensor
 from oscine.errors import GenerationError
 from oscine.families.auk.cache import ContentCache, audio_key
 from oscine.families.auk.conditioner import Conditioner
-from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.residency import TransformerHolder
-from oscine.families.auk.sampler import GUIDANCE_FLOOR, check_finite, draw_noise, guided
+from oscine.families.auk.sampler import GUIDANCE_FLOOR, Transformer, check_finite, draw_noise, guided
 from oscine.families.auk.vae import AuKVAE
 from oscine.runtime.undo import own_outcome
 from oscine.seeds import derive_seed
@@ -52,14 +51,13 @@ class AuKInputs:
 
 @dataclass(kw_only=True)
 class _Slot:
-    """A conditioned request on its way; `context` and `table` come with its first evaluation."""
+    """A conditioned request on its way; `context`, with its modulation table, comes with its first evaluation."""
 
     condition: Tensor
     reference: Tensor | None
     x: Tensor
     index: int = 0
     context: AuKStepContext | None = None
-    table: Tensor | None = None
 
 
 class AuKStepModel:
@@ -102,13 +100,8 @@ class AuKStepModel:
                 self._slots[job.id] = self._begin(job)
             return [StepOut()] * len(jobs)
         dit = self._holder.get()
-        ready = [self._prepared(dit, job.inputs, slot) for job, slot in zip(jobs, slots, strict=True)]
-        rows = torch.stack([table[slot.index] for (_, table), slot in zip(ready, slots, strict=True)])
-        if all(
-            table is ready[0][1] and slot.index == slots[0].index for (_, table), slot in zip(ready, slots, strict=True)
-        ):
-            rows = rows[:1]
-        velocities = dit.step_packed([slot.x for slot in slots], [context for context, _ in ready], rows)
+        contexts = [self._prepared(dit, job.inputs, slot) for job, slot in zip(jobs, slots, strict=True)]
+        velocities = dit.velocities([slot.x for slot in slots], contexts, [slot.index for slot in slots])
         return [own_outcome(partial(self._advance, *item)) for item in zip(jobs, slots, velocities, strict=True)]
 
     def snapshot(self, job: Job) -> object:
@@ -136,18 +129,19 @@ class AuKStepModel:
         noise = self._noise(job, derive_seed(job.seed, job.attempt))
         return _Slot(condition=condition, reference=reference, x=noise)
 
-    def _prepared(self, dit: AuKTransformer, inputs: AuKInputs, slot: _Slot) -> tuple[AuKStepContext, Tensor]:
-        """The request's context and modulation table, made once."""
-        if slot.context is None or slot.table is None:
-            slot.context = dit.prepare(
+    def _prepared(self, dit: Transformer, inputs: AuKInputs, slot: _Slot) -> AuKStepContext:
+        """The request's context, made once; requests of one grid share its modulation table."""
+        if slot.context is None:
+            context = dit.prepare(
                 slot.condition.to(self._device, dit.proj_out.weight.dtype),
                 target_len=inputs.frames,
                 ref=slot.reference,
                 cfg_infer=inputs.branches == 2,
             )
             times = torch.tensor(inputs.grid[:-1], device=self._device)
-            slot.table = self._tables.get(inputs.grid, lambda: dit.modulation_table(times))
-        return slot.context, slot.table
+            table = self._tables.get(inputs.grid, lambda: dit.modulation_table(times))
+            slot.context = replace(context, modulation=table)
+        return slot.context
 
     def _reference(self, clip: Samples | None) -> Tensor | None:
         if clip is None:

@@ -1,7 +1,7 @@
-"""A language model as one small file to go on from: `python -m training.checkpoint --lm DIR --codes FILE --out FILE`.
+"""A model as one small file to go on from: `python -m training.checkpoint --run DIR --codes FILE --out FILE`.
 
 It holds the averaged weights in float16, the model's configuration and the codebook that its codes belong to, but no
-state of the optimiser: `training.lm --start FILE` begins a run with it on any machine.
+state of the optimiser: `training.lm --start FILE` and `training.codec --start FILE` begin a run with it on any machine.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def read_start(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lm", type=Path, required=True, help="folder with last.pt")
+    parser.add_argument("--run", type=Path, required=True, help="folder with last.pt of a language model or a codec")
     parser.add_argument("--codes", type=Path, required=True, help="file of codes it was trained on")
     parser.add_argument("--out", type=Path, required=True, help="file to write")
     options = parser.parse_args()
-    write_start(options.out, *trained_weights(options.lm), read_codebook(options.codes))
+    write_start(options.out, *trained_weights(options.run), read_codebook(options.codes))
     print(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB")
 
 

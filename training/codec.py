@@ -23,6 +23,7 @@ from oscine.families.audio8.codec_layers import StreamState
 from oscine.families.audio8.spectral_codec import SpectralCodec
 from oscine.families.audio8.spectral_config import KIND, SpectralConfig
 from oscine.families.audio8.spectral_source import pitch_codes
+from training.checkpoint import read_start
 from training.codec_start import initialise, start_codebooks, start_gains
 from training.coded import Place, Segment, Segments, Source
 from training.common import Log, average_into, learning_rate, save
@@ -121,9 +122,11 @@ class Trainer:
         self.step, self.judged, self.seconds = content["step"], content["judged"], content["seconds"]
         self.generator.set_state(content["generator"].cpu())
 
-    def start_from(self, folder: Path) -> None:
-        """Begins with the weights of an exported codec."""
-        weights = load_codec(folder).state_dict()
+    def start_from(self, path: Path) -> None:
+        """Begins with the weights of a file of `training.checkpoint`. ValueError if they are not of this codec."""
+        config, weights = read_start(path)
+        if config != dataclasses.asdict(CONFIG):
+            raise ValueError(f"{path} has a codec of other dimensions: {config}")
         self.codec.load_state_dict(weights)
         self.averaged.load_state_dict(weights)
 
@@ -255,9 +258,7 @@ def main() -> None:
     parser.add_argument("--codes", type=Path, action="append", required=True, help="its codes (training.factors)")
     parser.add_argument("--prosody", type=Path, action="append", required=True, help="its curves (training.prosody)")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
-    parser.add_argument(
-        "--start-from", type=Path, help="folder of an exported codec whose weights a new run begins with"
-    )
+    parser.add_argument("--start", type=Path, help="file of training.checkpoint whose weights a new run begins with")
     parser.add_argument("--minutes", type=float, default=100.0, help="training time, all runs together")
     parser.add_argument("--judge-from", type=float, default=0.2, help="share of the time without discriminators")
     parser.add_argument("--max-steps", type=int, help="stop here, for trials")
@@ -270,8 +271,8 @@ def main() -> None:
     trainer = Trainer(segments, options.codes[0], options.out, device, half=not options.float32)
     if (options.out / "last.pt").is_file():
         trainer.restore(options.out / "last.pt")
-    elif options.start_from is not None:
-        trainer.start_from(options.start_from)
+    elif options.start is not None:
+        trainer.start_from(options.start)
     run(trainer, options.minutes, options.judge_from, options.max_steps)
 
 

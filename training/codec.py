@@ -68,7 +68,7 @@ MEL_WEIGHT, MAGNITUDE_WEIGHT, WAVE_WEIGHT = 5.0, 1.0, 0.5
 SCORE_WEIGHT, MATCH_WEIGHT = 1.0, 2.0  # once the discriminators judge
 JUDGED_RATE = 0.5  # of the rate: their gradients are noisier
 HELD_OUT_EVERY, EVALUATED_CLIPS = 80, 24
-LOG_EVERY, SAVE_EVERY, EVALUATE_EVERY = 25, 200, 500
+LOG_EVERY, EVALUATE_EVERY, SAVE_S = 25, 500, 180.0
 MODULES = ("codec", "averaged", "discriminator", "optimizer", "judge_optimizer")
 
 
@@ -233,6 +233,7 @@ def run(trainer: Trainer, minutes: float, judge_from: float, max_steps: int | No
     From the share `judge_from` of the time on, the discriminators learn and, once they have, judge.
     """
     log, last = Log(trainer.out), time.perf_counter()
+    saved = trainer.seconds
     while trainer.seconds < minutes * 60 and (max_steps is None or trainer.step < max_steps):
         progress = trainer.seconds / (minutes * 60)
         trainer.train_step(progress, log, judge=progress >= judge_from)
@@ -242,12 +243,16 @@ def run(trainer: Trainer, minutes: float, judge_from: float, max_steps: int | No
             log.line(trainer.step, trainer.seconds / 60)
         if trainer.step % EVALUATE_EVERY == 0:
             log.line(trainer.step, trainer.seconds / 60, **trainer.evaluate())
-        if trainer.step % SAVE_EVERY == 0:
-            save(trainer.out / "last.pt", trainer.state())
-            export(trainer.averaged, trainer.out)
+        if trainer.seconds - saved > SAVE_S:
+            saved = trainer.seconds
+            _keep(trainer)
+    _keep(trainer)
+    log.line(trainer.step, trainer.seconds / 60, **trainer.evaluate())
+
+
+def _keep(trainer: Trainer) -> None:
     save(trainer.out / "last.pt", trainer.state())
     export(trainer.averaged, trainer.out)
-    log.line(trainer.step, trainer.seconds / 60, **trainer.evaluate())
 
 
 def main() -> None:

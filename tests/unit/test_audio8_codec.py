@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from oscine.errors import ConfigMismatch, WeightMismatch
+from oscine.errors import ConfigMismatch, UnsupportedFeature, WeightMismatch
 from oscine.families.audio8 import codec_transformer
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_config import CodecConfig
@@ -253,3 +254,21 @@ def test_wrapped_codec_files() -> None:
         codec_state({"a": 3})
     with pytest.raises(WeightMismatch, match="not a mapping"):
         codec_state({"state_dict": 3})
+
+
+def test_a_codec_without_an_encoder_speaks_as_before_and_says_that_it_cannot_listen() -> None:
+    whole, codes = make_codec(), random_codes()
+    mute = Codec(dataclasses.replace(CONFIG, encoder_dim=0)).eval()
+    kept = mute.state_dict().keys()
+    left_out = whole.state_dict().keys() - kept
+    assert {name.split(".in_proj")[0].split(".")[-2] for name in left_out if "in_proj" in name} == {"quantizers"}
+    assert {".".join(name.split(".")[:2]) for name in left_out if "in_proj" not in name} == {
+        "encoder.block",
+        "quantizer.downsample",
+        "quantizer.pre_module",
+    }
+    mute.load_state_dict({name: whole.state_dict()[name] for name in kept})
+    assert torch.equal(mute.decode(codes), whole.decode(codes))
+    assert mute.identity.equal(whole.identity)
+    with pytest.raises(UnsupportedFeature, match="has no encoder"):
+        mute.encode(torch.zeros(1, 1, 720))

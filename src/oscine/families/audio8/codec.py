@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oscine.errors import UnsupportedFeature
 from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.codec_layers import (
     CausalConv,
@@ -99,7 +100,8 @@ class Codec(nn.Module):
     def __init__(self, config: CodecConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config)
+        if config.encodes:
+            self.encoder = Encoder(config)
         self.quantizer = Quantizer(config)
         self.decoder = Decoder(config)
 
@@ -113,8 +115,11 @@ class Codec(nn.Module):
     def encode(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Audio [batch, 1, sample], right-padded, and its valid `lengths` [batch] in samples (default: all).
 
-        Returns codes int64 [batch, codebook, frame], -1 past a row's end, and the frames of each row [batch].
+        Returns codes int64 [batch, codebook, frame], -1 past a row's end, and the frames of each row [batch]. Raises
+        UnsupportedFeature when the codec has no encoder.
         """
+        if not self.config.encodes:
+            raise UnsupportedFeature("this codec has no encoder (encoder_dim is 0); it only speaks", param="ref_audio")
         if lengths is None:
             lengths = torch.full((len(audio),), audio.shape[-1], device=audio.device)
         frame = self.config.frame_length

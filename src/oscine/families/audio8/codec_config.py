@@ -10,7 +10,14 @@ from typing import Any
 from oscine.errors import ConfigMismatch
 
 MAY_BE_ZERO = frozenset(
-    {"encoder_transformer_layers", "n_residual_codebooks", "pre_n_layer", "post_n_layer", "warm_up_frames"}
+    {
+        "encoder_dim",
+        "encoder_transformer_layers",
+        "n_residual_codebooks",
+        "pre_n_layer",
+        "post_n_layer",
+        "warm_up_frames",
+    }
 )
 
 
@@ -18,6 +25,7 @@ MAY_BE_ZERO = frozenset(
 class CodecConfig:
     """Dimensions of a codec; the defaults are the released one (AUDIO8 spec, section 2).
 
+    `encoder_dim` 0 means a codec that speaks only: it has none of the parts that turn audio into codes.
     `warm_up_frames` is by how many frames a stream's samples lag behind its codes: so many come first that no code
     describes. Rates and factors may have any length; `decoder_rates` must have the product of `encoder_rates`. Raises
     ConfigMismatch when values do not fit each other.
@@ -84,6 +92,11 @@ class CodecConfig:
             raise ConfigMismatch(f"codec_config: unknown keys {unknown}; known are {sorted(known)}")
         fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
         return cls(**fields)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the codec can turn audio into codes."""
+        return self.encoder_dim > 0
 
     @property
     def lag_frames(self) -> int:

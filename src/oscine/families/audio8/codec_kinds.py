@@ -43,8 +43,3 @@ def codec_config(values: Mapping[str, Any], source: str) -> AnyCodecConfig:
 def build_codec(config: AnyCodecConfig) -> AnyCodec:
     """An unfilled codec of the kind that `config` describes."""
     return SpectralCodec(config) if isinstance(config, SpectralConfig) else Codec(config)
-
-
-def can_listen(config: AnyCodecConfig) -> bool:
-    """Whether the codec can turn audio into codes, which cloning needs."""
-    return isinstance(config, CodecConfig)

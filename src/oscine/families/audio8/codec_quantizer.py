@@ -15,9 +15,9 @@ from oscine.layers.embedding import Embedding
 class VectorQuantizer(nn.Module):
     """One codebook of short vectors between two projections; the nearest entry by cosine is the code."""
 
-    def __init__(self, dim: int, codebook_size: int, codebook_dim: int) -> None:
+    def __init__(self, dim: int, codebook_size: int, codebook_dim: int, *, encodes: bool = True) -> None:
         super().__init__()
-        self.in_proj = nn.Conv1d(dim, codebook_dim, 1)
+        self.in_proj = nn.Conv1d(dim, codebook_dim, 1) if encodes else nn.Identity()
         self.out_proj = nn.Conv1d(codebook_dim, dim, 1)
         self.codebook = Embedding(codebook_size, codebook_dim)
 
@@ -43,9 +43,13 @@ class VectorQuantizer(nn.Module):
 class ResidualQuantizer(nn.Module):
     """Quantisers in sequence, each coding what the ones before left over."""
 
-    def __init__(self, dim: int, num_codebooks: int, codebook_size: int, codebook_dim: int) -> None:
+    def __init__(
+        self, dim: int, num_codebooks: int, codebook_size: int, codebook_dim: int, *, encodes: bool = True
+    ) -> None:
         super().__init__()
-        self.quantizers = nn.ModuleList(VectorQuantizer(dim, codebook_size, codebook_dim) for _ in range(num_codebooks))
+        self.quantizers = nn.ModuleList(
+            VectorQuantizer(dim, codebook_size, codebook_dim, encodes=encodes) for _ in range(num_codebooks)
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x [batch, dim, frame] → (sum of quantised vectors, codes [batch, codebook, frame])."""
@@ -68,26 +72,28 @@ class Quantizer(nn.Module):
     def __init__(self, config: CodecConfig) -> None:
         super().__init__()
         dim, head_dim, window = config.latent_dim, config.transformer_head_dim, config.quantizer_window
-        self.semantic_quantizer = ResidualQuantizer(dim, 1, config.semantic_codebook_size, config.codebook_dim)
+        sizes, encodes = (config.semantic_codebook_size, config.residual_codebook_size), config.encodes
+        self.semantic_quantizer = ResidualQuantizer(dim, 1, sizes[0], config.codebook_dim, encodes=encodes)
         self.quantizer = ResidualQuantizer(
-            dim, config.n_residual_codebooks, config.residual_codebook_size, config.codebook_dim
+            dim, config.n_residual_codebooks, sizes[1], config.codebook_dim, encodes=encodes
         )
-        self.downsample = Chain(
-            *(Chain(CausalConv(dim, dim, f, stride=f), ConvNeXt(dim)) for f in config.downsample_factors)
-        )
+        if encodes:
+            self.downsample = Chain(
+                *(Chain(CausalConv(dim, dim, f, stride=f), ConvNeXt(dim)) for f in config.downsample_factors)
+            )
+            self.pre_module = WindowTransformer(
+                dim,
+                config.pre_n_layer,
+                heads=(config.pre_n_head, config.pre_n_head),
+                head_dim=head_dim,
+                hidden=config.pre_intermediate_size,
+                window=window,
+            )
         self.upsample = Chain(
             *(
                 Chain(CausalConvTranspose(dim, dim, f, stride=f), ConvNeXt(dim))
                 for f in reversed(config.downsample_factors)
             )
-        )
-        self.pre_module = WindowTransformer(
-            dim,
-            config.pre_n_layer,
-            heads=(config.pre_n_head, config.pre_n_head),
-            head_dim=head_dim,
-            hidden=config.pre_intermediate_size,
-            window=window,
         )
         self.post_module = WindowTransformer(
             dim,

@@ -20,7 +20,7 @@ from oscine.checkpoint.config import (
     read_json_if_present,
     require,
 )
-from oscine.families.audio8.codec_kinds import POST_FIELDS, AnyCodecConfig, can_listen, codec_config
+from oscine.families.audio8.codec_kinds import POST_FIELDS, AnyCodecConfig, codec_config
 from oscine.families.audio8.speakers import Speaker, parse_speakers
 
 IGNORED = frozenset(
@@ -282,8 +282,8 @@ def _check_agreement(
     require(
         [
             (
-                front.voice_cloning and not can_listen(codec),
-                "voice_cloning must be false: a codec of the kind 'spectral' has no encoder",
+                front.voice_cloning and not codec.encodes,
+                "voice_cloning must be false: the codec that codec_config describes has no encoder",
             )
         ],
         source=front_source,

@@ -93,6 +93,11 @@ class SpectralConfig:
         return self.sample_rate / self.frame_length
 
     @property
+    def encodes(self) -> bool:
+        """Never: the codec speaks and cannot turn audio into codes."""
+        return False
+
+    @property
     def warm_up_frames(self) -> int:
         """None: what comes before the first code's sound is dropped by the codec itself."""
         return 0

@@ -178,7 +178,7 @@ def test_too_many_bytes() -> None:
 
 
 def test_what_libsndfile_cannot_read_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oscine.audio.io.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("oscine.audio.recording.importlib.util.find_spec", lambda name: None)
     with pytest.raises(BadAudio, match=r"pip install oscine\[server\]"):
         read_audio(b"\0\0\0\x20ftypM4A " + bytes(500))
 

@@ -1,16 +1,13 @@
-"""What needs PyAV (FFmpeg): AAC out, and containers libsndfile does not read in."""
+"""AAC out, which needs PyAV (FFmpeg)."""
 
 from __future__ import annotations
 
 import io
-from typing import BinaryIO
 
 import av
-import numpy as np
 
 from oscine.audio.formats import AudioFormat
 from oscine.audio.wav import codec_input
-from oscine.errors import BadAudio
 from oscine.types import Samples
 
 _AAC_BITS_PER_SECOND = 128_000
@@ -52,29 +49,3 @@ class AacEncoder:
         self._buffer.seek(0)
         self._buffer.truncate()
         return data
-
-
-def decode(source: BinaryIO, *, max_seconds: float | None) -> tuple[Samples, int, bool]:
-    """Mono samples [sample], their rate, and whether `max_seconds` was exceeded (the rest was not decoded).
-
-    Raises BadAudio if FFmpeg cannot read it or finds no audio in it.
-    """
-    try:
-        with av.open(source, mode="r") as container:
-            if not container.streams.audio:
-                raise BadAudio("the file holds no audio stream")
-            stream = container.streams.audio[0]
-            rate = int(stream.rate)
-            limit = float("inf") if max_seconds is None else max_seconds * rate
-            resampler = av.AudioResampler(format="fltp", rate=rate)
-            blocks: list[Samples] = []
-            total = 0
-            for frame in container.decode(stream):
-                for part in resampler.resample(frame):
-                    blocks.append(part.to_ndarray().mean(axis=0, dtype=np.float32))
-                    total += part.samples
-                if total > limit:
-                    return np.concatenate(blocks), rate, True
-            return (np.concatenate(blocks) if blocks else np.zeros(0, np.float32)), rate, False
-    except (av.FFmpegError, ValueError) as error:
-        raise BadAudio(f"FFmpeg cannot decode it: {error}") from error

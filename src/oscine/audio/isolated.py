@@ -1,0 +1,198 @@
+"""Decodes recordings in processes of their own, so that nothing a file holds can reach this one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from oscine.audio.limits import ReadLimits
+from oscine.errors import BadAudio, Cancelled, GenerationError, InputTooLong, QueueFull
+from oscine.types import Samples
+
+_log = logging.getLogger(__name__)
+
+_COMMAND = ("-P", "-c", "from oscine.audio.worker import main; main()")
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL", "TMPDIR")
+"""What a decoder is told of the environment: no key or token is among it."""
+_LONGEST_LINE = 1 << 16
+_LONGEST_BLOCK = 1 << 28
+_MOST_RECORDINGS = 64
+"""Recordings after which a decoder is replaced."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """A recording being decoded: its rate in Hz, the samples its header states (None: none), and its mono blocks."""
+
+    rate: int
+    num_samples: int | None
+    blocks: Iterator[Samples]
+
+
+class IsolatedDecoders:
+    """Processes that decode, `at_a_time` at most; they start when they are needed, and one that is idle stays.
+
+    A recording takes `timeout_s` at most; one that finds no free process waits for it `wait_s`.
+    """
+
+    def __init__(self, *, at_a_time: int, timeout_s: float, wait_s: float) -> None:
+        self._free = threading.BoundedSemaphore(at_a_time)
+        self._timeout_s, self._wait_s = timeout_s, wait_s
+        self._lock = threading.Lock()
+        self._idle: _Decoder | None = None
+        self._running: set[_Decoder] = set()
+        self._closed = False
+
+    @contextmanager
+    def decode(self, data: bytes, limits: ReadLimits) -> Iterator[Decoding]:
+        """The recording `data`, for as long as the block lasts. Blocks; call it beside an event loop.
+
+        Raises InputTooLong, BadAudio for what cannot be read in time or within the limits (the blocks raise it too),
+        QueueFull when too many recordings are being decoded, GenerationError if no process can be started.
+        """
+        if len(data) > limits.max_bytes:
+            raise InputTooLong(
+                f"{limits.param}: {len(data)} bytes; the limit is {limits.max_bytes}", param=limits.param
+            )
+        if not self._free.acquire(timeout=self._wait_s):
+            raise QueueFull("other recordings are being decoded; try again later", retry_after_s=2)
+        try:
+            decoder = self._take()
+            try:
+                with decoder.decode(data, limits, self._timeout_s) as decoding:
+                    yield decoding
+            finally:
+                self._give_back(decoder)
+        finally:
+            self._free.release()
+
+    def close(self) -> None:
+        """Ends all processes; what is being decoded breaks off, and nothing more is. Idempotent."""
+        with self._lock:
+            self._closed = True
+            running, idle = set(self._running), self._idle
+            self._idle = None
+        for decoder in running:
+            decoder.kill()
+        if idle is not None:
+            idle.close()
+
+    def _take(self) -> _Decoder:
+        with self._lock:
+            if self._closed:
+                raise Cancelled("the server is shutting down")
+            decoder, self._idle = self._idle, None
+            if decoder is None or not decoder.usable:
+                decoder = _Decoder()
+            self._running.add(decoder)
+        return decoder
+
+    def _give_back(self, decoder: _Decoder) -> None:
+        with self._lock:
+            self._running.discard(decoder)
+            if decoder.usable and self._idle is None and not self._closed:
+                self._idle = decoder
+                return
+        decoder.close()
+
+
+class _Decoder:
+    """One process that runs `oscine.audio.worker`. It is not used again after a recording that it could not read."""
+
+    def __init__(self) -> None:
+        self.usable = True
+        self._num_recordings = 0
+        self._late = False
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, *_COMMAND],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the server
+            )
+        except OSError as error:
+            raise GenerationError(f"no process can be started to decode audio: {error.strerror}") from error
+
+    @contextmanager
+    def decode(self, data: bytes, limits: ReadLimits, timeout_s: float) -> Iterator[Decoding]:
+        """See `IsolatedDecoders.decode`."""
+        first, self.usable, self._late = self._num_recordings == 0, False, False
+        self._num_recordings += 1
+        timer = threading.Timer(timeout_s, self._expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            if first and not self._receive_ready():
+                raise GenerationError("the process that decodes audio did not start; the server's log says why")
+            self._send({"limits": asdict(limits), "num_bytes": len(data)}, data)
+            head = self._receive(limits, timeout_s)
+            rate, num_samples = int(head["rate"]), head["num_samples"]
+            limits.check_header(rate, 1, num_samples)
+            yield Decoding(rate=rate, num_samples=num_samples, blocks=self._blocks(limits, timeout_s))
+        finally:
+            timer.cancel()
+
+    def kill(self) -> None:
+        """Ends the process; whoever waits for it is told so."""
+        self.usable = False
+        self._process.kill()
+
+    def close(self) -> None:
+        """Ends the process and frees what belongs to it."""
+        self.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):  # what it has not read any more
+                pipe.close()
+
+    def _expire(self) -> None:
+        self._late = True
+        self.kill()
+
+    def _send(self, message: dict[str, Any], payload: bytes) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it has died, which is seen when its answer is read
+            self._process.stdin.write(json.dumps(message).encode("ascii") + b"\n")
+            self._process.stdin.write(payload)
+            self._process.stdin.flush()
+
+    def _receive_ready(self) -> bool:
+        assert self._process.stdout is not None
+        return bool(self._process.stdout.readline(_LONGEST_LINE))
+
+    def _receive(self, limits: ReadLimits, timeout_s: float) -> dict[str, Any]:
+        """The next message. Raises BadAudio for an error, and for a process that has ended."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline(_LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            self.kill()
+            if self._late:
+                raise limits.refuse(f"decoding it takes longer than the {timeout_s:g} s that this server gives it")
+            _log.warning("a decoder ended with status %s", self._process.wait())
+            raise limits.refuse("cannot read it as audio: it is damaged, or needs too much memory")
+        message: dict[str, Any] = json.loads(line)
+        if "error" in message:
+            raise BadAudio(message["error"], param=limits.param)
+        return message
+
+    def _blocks(self, limits: ReadLimits, timeout_s: float) -> Iterator[Samples]:
+        assert self._process.stdout is not None
+        while "end" not in (message := self._receive(limits, timeout_s)):
+            data = self._process.stdout.read(min(message["num_bytes"], _LONGEST_BLOCK) // 4 * 4)
+            yield np.frombuffer(data[: len(data) // 4 * 4], np.float32)
+        self.usable = self._num_recordings < _MOST_RECORDINGS

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from oscine.errors import InvalidRequest, UnsupportedFeature
 from oscine.seeds import MAX_SEED
-from oscine.types import Capabilities, Option, Request
+from oscine.types import Capabilities, Option, Request, Task
 
 COMMON_OPTIONS: dict[str, Option] = {
     option.name: option
@@ -109,10 +109,7 @@ def supported_options(defaults: Mapping[str, Any], **maxima: float) -> dict[str,
 
 def check_request(request: Request, capabilities: Capabilities) -> None:
     """Raises for a field this model cannot honour (`UnsupportedFeature`) or a value out of range (`InvalidRequest`)."""
-    if request.task not in capabilities.tasks:
-        raise UnsupportedFeature(
-            f"{capabilities.model} cannot do {request.task!r}; it does: {', '.join(capabilities.tasks)}", param="task"
-        )
+    check_task(request.task, capabilities)
     for name in COMMON_OPTIONS:
         value = getattr(request, name)
         if value is None:
@@ -122,10 +119,23 @@ def check_request(request: Request, capabilities: Capabilities) -> None:
             allowed = ", ".join(sorted(capabilities.options))
             raise UnsupportedFeature(f"{capabilities.model} has no option {name!r}; it has: {allowed}", param=name)
         check_value(option, value)
-    if request.ref_audio is not None and not capabilities.voice_cloning:
+    if request.ref_audio is not None:
+        check_cloning(capabilities)
+
+
+def check_task(task: Task, capabilities: Capabilities) -> None:
+    """Raises `UnsupportedFeature` for a task this model does not do."""
+    if task not in capabilities.tasks:
         raise UnsupportedFeature(
-            f"{capabilities.model} cannot clone voices; leave ref_audio out or load another model",
-            param="ref_audio",
+            f"{capabilities.model} cannot do {task!r}; it does: {', '.join(capabilities.tasks)}", param="task"
+        )
+
+
+def check_cloning(capabilities: Capabilities, param: str = "ref_audio") -> None:
+    """Raises `UnsupportedFeature`, naming `param`, unless this model can speak like a recording."""
+    if not capabilities.voice_cloning:
+        raise UnsupportedFeature(
+            f"{capabilities.model} cannot clone voices; leave {param} out or load another model", param=param
         )
 
 

@@ -19,6 +19,8 @@ import soundfile as sf
 import uvicorn
 
 import oscine
+from oscine.audio.limits import ReadLimits
+from oscine.audio.recording import open_recording
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.server.app import create_app
 from oscine.server.models import ModelRegistry, ModelSpec
@@ -150,10 +152,8 @@ def decode(data: bytes) -> tuple[np.ndarray, int]:
     try:
         file = _FrontToBack(io.BytesIO(data))
     except sf.LibsndfileError:
-        from oscine.audio.pyav import decode as decode_with_ffmpeg
-
-        samples, rate, _ = decode_with_ffmpeg(io.BytesIO(data), max_seconds=None)
-        return samples, rate
+        with open_recording(io.BytesIO(data), ReadLimits(max_seconds=None)) as recording:
+            return np.concatenate([block.mean(axis=1) for block in recording.blocks]), recording.rate
     with file:
         blocks = []
         while len(block := file.read(4096, dtype="float32")):

@@ -65,7 +65,7 @@ def collect(blocks: Iterable[Samples]) -> Samples:
     for block in blocks:
         end = size + len(block)
         if end > len(samples):
-            samples.resize(max(end, len(samples) * 5 // 4), refcheck=False)
+            samples.resize(max(end, len(samples) * 17 // 16), refcheck=False)
         samples[size:end] = block
         size = end
     samples.resize(size, refcheck=False)

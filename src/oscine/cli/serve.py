@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import logging
+import math
 import os
 import sys
 from pathlib import Path
@@ -44,6 +45,20 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-body-mb", type=int, default=32, metavar="N", help="of a request (default: %(default)s)")
     limits.add_argument(
         "--max-audio-s", type=float, default=1800, metavar="S", help="of a recording to work on (default: %(default)s)"
+    )
+    limits.add_argument(
+        "--audio-memory",
+        type=float,
+        default=1,
+        metavar="GB",
+        help="for the decoded recordings of all requests together (default: %(default)s)",
+    )
+    limits.add_argument(
+        "--decode-timeout-s",
+        type=float,
+        default=30,
+        metavar="S",
+        help="how long decoding a recording may take (default: %(default)s)",
     )
     limits.add_argument(
         "--allow-url-host",
@@ -108,9 +123,19 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
     """The settings that the arguments ask for. Raises InvalidRequest for one out of range."""
     from oscine.server.state import ServerSettings
 
-    for name in ("max_requests", "max_chars", "max_body_mb", "max_audio_s", "send_timeout_s", "shutdown_s"):
+    for name in (
+        "max_requests",
+        "max_chars",
+        "max_body_mb",
+        "max_audio_s",
+        "decode_timeout_s",
+        "send_timeout_s",
+        "shutdown_s",
+    ):
         if getattr(args, name) < 1:
             raise InvalidRequest(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
+    if not 0 < args.audio_memory < math.inf:
+        raise InvalidRequest(f"--audio-memory must be a number of GB above 0, got {args.audio_memory}")
     folders = tuple(Path(folder).expanduser() for folder in args.allow_path)
     for folder in folders:
         if not folder.is_dir():
@@ -123,6 +148,8 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
         max_input_chars=args.max_chars,
         max_body_bytes=args.max_body_mb << 20,
         max_audio_s=args.max_audio_s,
+        audio_memory_bytes=int(args.audio_memory * _GIB),
+        decode_timeout_s=args.decode_timeout_s,
         send_timeout_s=args.send_timeout_s,
     )
 

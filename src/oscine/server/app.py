@@ -41,6 +41,7 @@ def create_app(models: ModelRegistry, settings: ServerSettings | None = None) ->
         finally:
             for task in tasks:
                 task.cancel()
+            await state.in_thread(state.uploads.close)
             await state.in_thread(models.close)
 
     app = FastAPI(

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
-import http.client
 import os
 import re
-import time
-import urllib.error
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
-from urllib.parse import urlsplit
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    Request,
-)
+from typing import BinaryIO
 
-from oscine.errors import BadAudio, InputTooLong, InvalidRequest, OscineError, UnsupportedFeature
+from oscine.errors import BadAudio, InputTooLong, InvalidRequest
+from oscine.server.fetching import fetch
 
 _DATA_URI = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.+=\"-]+)*;base64,", re.ASCII)
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 _SLICE = 1 << 20
 """Characters decoded at a time, a multiple of four: other threads get their turn in between."""
 _LONGEST_PATH = 4096
-_SOCKET_S = 10.0
-_FETCH_S = 60.0
-ANY_HOST = "*"
+_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Recordings:
@@ -53,10 +41,10 @@ class Recordings:
         data: URI nor a file that may be read, InputTooLong, and BadAudio for what cannot be fetched.
         """
         if _URL.match(value):
-            return self._fetch(value, param)
-        path = self._path(value)
-        if path is not None:
-            return self._read_file(path, param)
+            return fetch(value, self._hosts, param, self._max_bytes)
+        file = self._open(value)
+        if file is not None:
+            return self._read_file(file, param)
         prefix = _DATA_URI.match(value[:200])
         try:
             return _from_base64(value, prefix.end() if prefix else 0)
@@ -64,89 +52,35 @@ class Recordings:
             known = "no file in the folders this server reads" if self._folders else "paths on the server are not read"
             raise InvalidRequest(f"{param}: neither base64 nor a base64 data: URI ({known})", param=param) from error
 
-    def _path(self, value: str) -> Path | None:
-        """The file that `value` names below one of the folders, links resolved; None if there is none."""
-        if not self._folders or len(value) > _LONGEST_PATH or "\0" in value:
+    def _open(self, value: str) -> BinaryIO | None:
+        """The file that `value` names below one of the folders, links resolved; None if there is none.
+
+        Only a regular file is read, and nothing waited for, whatever takes its place meanwhile.
+        """
+        if not self._folders or len(value) > _LONGEST_PATH:
             return None
         for folder in self._folders:
-            path = (folder / value).resolve()
-            if path.is_relative_to(folder) and os.path.isfile(path):  # never raises, unlike `Path.is_file`
-                return path
+            with suppress(OSError, ValueError, RuntimeError):  # no path, half of a surrogate pair, links in a circle
+                path = (folder / value).resolve()
+                if not path.is_relative_to(folder) or not path.is_file():
+                    continue
+                file = os.fdopen(os.open(path, _READING), "rb")
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return file
+                file.close()
         return None
 
-    def _read_file(self, path: Path, param: str) -> bytes:
+    def _read_file(self, file: BinaryIO, param: str) -> bytes:
         try:
-            with path.open("rb") as file:
+            with file:
                 return self._limited(file.read(self._max_bytes + 1), param)
         except OSError as error:
-            raise BadAudio(f"{param}: the file cannot be read: {error.strerror}", param=param) from error
-
-    def _fetch(self, url: str, param: str) -> bytes:
-        check_url(url, self._hosts, param)
-        opener = OpenerDirector()  # not `build_opener`: that one would read files and speak ftp too
-        for handler in (HTTPHandler, HTTPSHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor):
-            opener.add_handler(handler())
-        opener.add_handler(_Redirects(self._hosts, param))
-        try:
-            with opener.open(Request(url, headers={"User-Agent": "oscine"}), timeout=_SOCKET_S) as response:
-                return self._limited(_read_in_time(response, self._max_bytes + 1), param)
-        except OscineError:  # some of ours are ValueErrors
-            raise
-        except urllib.error.URLError as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
-            raise BadAudio(f"{param}: the URL cannot be fetched: {error.reason}", param=param) from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise BadAudio(f"{param}: the URL cannot be fetched: {error}", param=param) from error
+            raise BadAudio(f"{param}: the file cannot be read", param=param) from error
 
     def _limited(self, data: bytes, param: str) -> bytes:
         if len(data) > self._max_bytes:
             raise InputTooLong(f"{param}: more than the {self._max_bytes} bytes this server takes", param=param)
         return data
-
-
-class _Redirects(HTTPRedirectHandler):
-    """Follows only to where the server may go."""
-
-    def __init__(self, hosts: frozenset[str], param: str) -> None:
-        self._hosts, self._param = hosts, param
-
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
-    ) -> Request | None:
-        try:
-            check_url(newurl, self._hosts, self._param)
-        except OscineError:
-            fp.close()
-            raise
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def check_url(url: str, hosts: frozenset[str], param: str) -> None:
-    """Raises UnsupportedFeature for a URL that is not http(s) of one of `hosts`."""
-    if not hosts:
-        raise UnsupportedFeature(
-            f"{param}: the server fetches no URLs; send the audio itself as base64 or a data: URI", param=param
-        )
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").lower()
-    except ValueError as error:
-        raise InvalidRequest(f"{param}: not a URL: {error}", param=param) from error
-    if parts.scheme not in ("http", "https") or not (host in hosts or (ANY_HOST in hosts and host)):
-        allowed = "any host" if ANY_HOST in hosts else ", ".join(sorted(hosts))
-        raise UnsupportedFeature(f"{param}: the server fetches http and https from {allowed} only", param=param)
-
-
-def _read_in_time(response: http.client.HTTPResponse, most: int) -> bytes:
-    """At most `most` bytes of the body. Raises TimeoutError if they take too long."""
-    deadline = time.monotonic() + _FETCH_S
-    data = bytearray()
-    while len(data) < most and (block := response.read1(min(1 << 16, most - len(data)))):
-        data += block
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"it took more than {_FETCH_S:g} s")
-    return bytes(data)
 
 
 def _from_base64(value: str, start: int) -> bytes:

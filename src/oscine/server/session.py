@@ -180,7 +180,7 @@ class SpeechSession:
         """The rate of the audio to come, and the voice to clone. Raises what is wrong, before any text is there."""
         with self._state.models.use(config.model or "") as model:
             rate = config.target_rate(model.capabilities.sample_rate)
-            reference = reference_of(config, self._state.recordings)
+            reference = reference_of(config, self._state, model)
             check_speech(model, config, reference)
             return rate, reference
 
@@ -240,7 +240,7 @@ class SpeechSession:
         delivery = Delivery(self._state, {"chars": len(start["sentence_text"]), "format": config.response_format})
         outcome = "failed"
         try:
-            make = speech_maker(start["sentence_text"], config, lambda: reference, whole=False)
+            make = speech_maker(start["sentence_text"], config, lambda model: reference, whole=False)
             await delivery.start(config.model or "", make)
             self._current = delivery
             if self._closing:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oscine.audio.formats import check_available
-from oscine.audio.io import read_audio
 from oscine.errors import InvalidRequest
-from oscine.server.recordings import Recordings
+from oscine.options import check_cloning, check_task
 from oscine.server.schemas import SpeechSettings
+from oscine.server.state import ServerState
 from oscine.server.stream import AudioRun
 from oscine.server.voices import resolve_voice
 from oscine.types import AudioInput
@@ -19,22 +19,27 @@ if TYPE_CHECKING:
     from oscine.api import Model
 
 
-def reference_of(settings: SpeechSettings, recordings: Recordings) -> AudioInput | None:
-    """The voice to clone, if one is given, read and checked; blocks. Raises what is wrong with it."""
+def reference_of(settings: SpeechSettings, state: ServerState, model: Model) -> AudioInput | None:
+    """The voice to clone, if one is given, read and checked; blocks. Raises what is wrong with it.
+
+    It is not looked at unless the model can clone.
+    """
     if settings.ref_audio:
-        return read_audio(recordings.read(settings.ref_audio, "ref_audio"))
+        check_task("speech", model.capabilities)
+        check_cloning(model.capabilities)
+        return state.uploads.decode(state.recordings.read(settings.ref_audio, "ref_audio"), "ref_audio")
     if settings.ref_text:
         raise InvalidRequest("ref_text is the transcript of ref_audio; give ref_audio too", param="ref_text")
     return None
 
 
 def speech_maker(
-    text: str, settings: SpeechSettings, reference: Callable[[], AudioInput | None], *, whole: bool
+    text: str, settings: SpeechSettings, reference: Callable[[Model], AudioInput | None], *, whole: bool
 ) -> Callable[[Model], AudioRun]:
     """What starts to speak `text` with a model; it raises whatever is wrong with the request."""
 
     def make(model: Model) -> AudioRun:
-        start = partial(model.stream, text, **_arguments(model, settings, reference()))
+        start = partial(model.stream, text, **_arguments(model, settings, reference(model)))
         return AudioRun(model, start, settings, speed=settings.speed or 1.0, whole=whole)
 
     return make

@@ -20,6 +20,7 @@ from oscine.options import RequestOptions
 from oscine.server.metrics import Metrics
 from oscine.server.models import ModelRegistry
 from oscine.server.recordings import Recordings
+from oscine.server.uploads import Uploads
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,12 @@ class ServerSettings:
     max_body_bytes: int = 32 << 20
     max_audio_s: float = 1800.0
     """Of a recording to edit or to listen to; a voice's reference is bounded by what models can use."""
+    audio_memory_bytes: int = 1 << 30
+    """Of decoded recordings, of all requests together."""
+    decode_timeout_s: float = 30.0
+    """How long decoding one recording may take."""
+    upload_wait_s: float = 5.0
+    """How long a recording waits for a free decoder, and for memory."""
     max_batch_items: int = 32
     batch_parallel: int = 4
     websocket_idle_s: float = 300.0
@@ -63,6 +70,12 @@ class ServerState:
         self.metrics = Metrics()
         self.recordings = Recordings(
             max_bytes=settings.max_body_bytes, hosts=settings.url_hosts, folders=settings.path_folders
+        )
+        self.uploads = Uploads(
+            memory_bytes=settings.audio_memory_bytes,
+            max_bytes=settings.max_body_bytes,
+            timeout_s=settings.decode_timeout_s,
+            wait_s=settings.upload_wait_s,
         )
         self.active = 0
         self.ready = False

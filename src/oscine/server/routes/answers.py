@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from oscine.audio.encode import encode
 from oscine.audio.formats import check_available
-from oscine.audio.io import read_audio
 from oscine.checkpoint.voice_names import DEFAULT_VOICE, OPENAI_VOICES
 from oscine.errors import Cancelled, InvalidRequest, UnknownVoice
+from oscine.options import check_task
 from oscine.server import forms
 from oscine.server.errors import json_response
 from oscine.server.hearing import ChatBody, TranscriptionForm
@@ -24,7 +24,7 @@ from oscine.server.parsing import BodyRoute
 from oscine.server.schemas import VoiceId
 from oscine.server.state import ServerState
 from oscine.server.telling import ChatWording, TranscriptWording, finish_of, start, tell, usage_of
-from oscine.types import Capabilities
+from oscine.types import Capabilities, Task
 from oscine.types import Request as Wanted
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def answer_routes(state: ServerState) -> APIRouter:
             raise InvalidRequest("file: the recording is missing", param="file")
 
         def wanted(capabilities: Capabilities) -> Wanted:
-            audio = read_audio(files["file"], max_seconds=state.settings.max_audio_s, param="file")
+            check_task("transcribe", capabilities)
+            audio = state.uploads.decode(files.pop("file"), "file", max_seconds=state.settings.max_audio_s)
             return Wanted(task="transcribe", audio=audio, **form.options_for(capabilities))
 
         if form.stream:
@@ -68,10 +69,11 @@ def answer_routes(state: ServerState) -> APIRouter:
         _check_chat(body, question)
 
         def wanted(capabilities: Capabilities) -> Wanted:
+            task: Task = "converse" if body.speaks else "ask"
+            check_task(task, capabilities)
             data = state.recordings.read(encoded, "messages")
-            audio = read_audio(data, max_seconds=state.settings.max_audio_s, param="messages")
-            task = "converse" if body.speaks else "ask"
-            return Wanted(task=task, text=question, audio=audio, **body.options_for(capabilities))  # type: ignore[arg-type]
+            audio = state.uploads.decode(data, "messages", max_seconds=state.settings.max_audio_s)
+            return Wanted(task=task, text=question, audio=audio, **body.options_for(capabilities))
 
         model = state.models.resolve(body.model)
         if body.stream:

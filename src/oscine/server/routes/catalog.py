@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from oscine.checkpoint.voice_names import DEFAULT_VOICE
 from oscine.errors import BadAudio, InvalidRequest
+from oscine.options import check_cloning
 from oscine.server.errors import error_body, json_response
 from oscine.server.schemas import VoiceForm
 from oscine.server.state import ServerState
@@ -47,8 +48,7 @@ def catalog_routes(state: ServerState) -> APIRouter:
             try:
                 voice = await state.in_thread(_create_voice, state, form, audio)
             except BadAudio as error:
-                message = error.message.replace("ref_audio", "audio_sample")
-                return json_response(error_body(message, 400, error.code, "audio_sample"), 400)
+                return json_response(error_body(error.message, 400, error.code, "audio_sample"), 400)
         request.state.facts["voice_created"] = True
         body = {"object": "audio.voice", "id": voice.name, "name": voice.name, "created_at": int(time.time())}
         return json_response(body)
@@ -117,12 +117,14 @@ def _entry(name: str, description: str, language: str, kind: str) -> dict[str, A
 
 def _create_voice(state: ServerState, form: VoiceForm, audio: bytes) -> Voice:
     with state.models.use(form.model or state.models.default) as model:
-        if not (form.ref_text or "").strip() and model.capabilities.voice_cloning:
+        check_cloning(model.capabilities, "audio_sample")
+        if not (form.ref_text or "").strip():
             raise InvalidRequest(
                 "ref_text is missing: this model clones a voice from a recording and its exact transcript",
                 param="ref_text",
             )
-        return model.create_voice(form.name, audio, form.ref_text or "", description=form.speaker_description or "")
+        recording = state.uploads.decode(audio, "audio_sample")
+        return model.create_voice(form.name, recording, form.ref_text or "", description=form.speaker_description or "")
 
 
 def _delete_voice(state: ServerState, voice_id: str) -> None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from oscine.audio.io import read_audio
 from oscine.errors import InvalidRequest
+from oscine.options import check_task
 from oscine.server import forms
 from oscine.server.parsing import BodyRoute
 from oscine.server.responses import respond
 from oscine.server.schemas import EditBody, OutputSettings, SoundBody
 from oscine.server.state import ServerState
 from oscine.server.stream import AudioRun
-from oscine.types import Edit
+from oscine.types import Capabilities, Edit
 from oscine.types import Request as Wanted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def sound_routes(state: ServerState) -> APIRouter:
         state.check_text(body.input)
         request.state.facts |= {"chars": len(body.input), "format": body.response_format}
         wanted = Wanted(task="sound", text=body.input, **body.options())
-        return await respond(state, request, body.model, body, _maker(lambda: wanted, body))
+        return await respond(state, request, body.model, body, _maker(lambda capabilities: wanted, body))
 
     @router.post(
         "/v1/audio/edits",
@@ -45,7 +45,8 @@ def sound_routes(state: ServerState) -> APIRouter:
         body, upload = await _edit_body(request)
         request.state.facts |= {"task": body.task, "format": body.response_format}
 
-        def wanted() -> Wanted:
+        def wanted(capabilities: Capabilities) -> Wanted:
+            check_task("edit", capabilities)
             return _wanted_edit(body, upload, state)
 
         return await respond(state, request, body.model, body, _maker(wanted, body))
@@ -53,25 +54,26 @@ def sound_routes(state: ServerState) -> APIRouter:
     return router
 
 
-def _maker(wanted: Callable[[], Wanted], output: OutputSettings) -> Callable[[Model], AudioRun]:
+def _maker(wanted: Callable[[Capabilities], Wanted], output: OutputSettings) -> Callable[[Model], AudioRun]:
     """What starts the request with a model; `wanted` is called in a thread, since it may read audio."""
 
     def make(model: Model) -> AudioRun:
-        return AudioRun(model, partial(model.run, wanted()), output, whole=output.whole)
+        return AudioRun(model, partial(model.run, wanted(model.capabilities)), output, whole=output.whole)
 
     return make
 
 
 def _wanted_edit(body: EditBody, upload: bytes | None, state: ServerState) -> Wanted:
-    data = upload
-    if data is None and body.audio:
-        data = state.recordings.read(body.audio, "audio")
     slots = body.slots()
     if slots and body.task is None:
         raise InvalidRequest(f"unknown field {next(iter(slots))!r}: no task is given", param=next(iter(slots)))
+    data = upload
+    if data is None and body.audio:
+        data = state.recordings.read(body.audio, "audio")
+    audio = None if data is None else state.uploads.decode(data, "audio", max_seconds=state.settings.max_audio_s)
     return Wanted(
         task="edit",
-        audio=None if data is None else read_audio(data, max_seconds=state.settings.max_audio_s, param="audio"),
+        audio=audio,
         edit=None if body.task is None else Edit(name=body.task, slots=slots),
         ref_text=body.ref_text or None,
         **body.options(),

@@ -31,7 +31,7 @@ def speech_routes(state: ServerState) -> APIRouter:
     async def speech(request: Request, body: SpeechBody) -> Response:
         state.check_text(body.input)
         request.state.facts |= {"chars": len(body.input), "format": body.response_format}
-        reference = partial(reference_of, body, state.recordings)
+        reference = partial(reference_of, body, state)
         make = speech_maker(body.input, body, reference, whole=body.whole)
         return await respond(state, request, body.model, body, make)
 
@@ -64,7 +64,7 @@ async def _speak_batch(state: ServerState, request: Request, body: BatchBody) ->
                     raise Cancelled("the client has left")
                 state.check_text(item.input)
                 settings = body.item_settings(item)
-                reference = partial(reference_of, settings, state.recordings)
+                reference = partial(reference_of, settings, state)
                 await delivery.start(body.model, speech_maker(item.input, settings, reference, whole=True))
                 running.add(delivery)
                 if gone.is_set():

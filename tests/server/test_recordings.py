@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +17,7 @@ import pytest
 
 from oscine.errors import BadAudio, InputTooLong, InvalidRequest, OscineError, UnsupportedFeature
 from oscine.server.app import create_app
+from oscine.server.fetching import fetch
 from oscine.server.recordings import Recordings
 from oscine.server.state import ServerSettings
 
@@ -26,17 +30,29 @@ ASKED: list[str] = []
 
 
 class WebSite(BaseHTTPRequestHandler):
-    """Has `FILES`, and two that are elsewhere."""
+    """Has `FILES`, two that are elsewhere, one that is nowhere, and some that do not come to an end."""
 
     def do_GET(self) -> None:
         ASKED.append(self.path)
         port = self.server.server_address[1]
-        place = {"/moved": "/a.wav", "/away": f"http://localhost:{port}/a.wav"}.get(self.path)
-        self.send_response(302 if place else 200 if self.path in FILES else 404)
+        if self.path in ("/slow-headers", "/slow-body"):
+            return self._dribble(b"HTTP/1.0 200 Fine\r\n" + b"\r\n" * (self.path == "/slow-body"))
+        place = {"/moved": "/a.wav", "/away": f"http://localhost:{port}/a.wav", "/round": "/round"}.get(self.path)
+        self.send_response(302 if place else 200 if self.path.partition("?")[0] in FILES else 418, "Secret")
         if place:
             self.send_header("Location", place)
+        if self.path == "/a.wav?cut":
+            self.send_header("Content-Length", str(len(DATA) + 1))
         self.end_headers()
-        self.wfile.write(FILES.get(self.path, b""))
+        self.wfile.write(FILES.get(self.path.partition("?")[0], b""))
+
+    def _dribble(self, start: bytes) -> None:
+        """A byte now and then, for as long as anybody listens."""
+        with contextlib.suppress(OSError):
+            self.wfile.write(start)
+            while True:
+                self.wfile.write(b"a")
+                time.sleep(0.02)
 
     def log_message(self, *args: Any) -> None:
         pass
@@ -92,7 +108,31 @@ def test_with_permission_only_the_hosts_named_are_fetched_from(site: str) -> Non
     assert isinstance(refused(recordings, f"{site}/none"), BadAudio)
     assert isinstance(refused(recordings, "http://127.0.0.1:1/a.wav"), BadAudio)
     assert isinstance(refused(recordings, f"{site}/large"), InputTooLong)
+    assert recordings.read(f"{site}/a.wav?x=ü [1]", "ref_audio") == DATA
     assert Recordings(max_bytes=LIMIT, hosts=["*"]).read(f"{site}/away", "ref_audio") == DATA
+
+
+def test_what_cannot_be_fetched_is_refused_with_one_message(site: str) -> None:
+    recordings = Recordings(max_bytes=LIMIT, hosts=["127.0.0.1", "a..b", "\ud800"])
+    for url in (
+        f"{site}/none",
+        f"{site}/round",
+        f"{site}/a.wav?cut",
+        "http://127.0.0.1:1/",
+        "http://a..b/",
+        "http://\ud800/",
+    ):
+        error = refused(recordings, url)
+        assert type(error) is BadAudio
+        assert error.message == "ref_audio: the URL cannot be fetched"
+
+
+@pytest.mark.parametrize("path", ["/slow-headers", "/slow-body"])
+def test_a_site_that_dribbles_does_not_keep_the_server_waiting(site: str, path: str) -> None:
+    hosts = frozenset({"127.0.0.1"})
+    with pytest.raises(BadAudio, match="cannot be fetched"):
+        fetch(site + path, hosts, "ref_audio", 1 << 30, timeout_s=0.3)
+    assert fetch(site + "/a.wav", hosts, "ref_audio", LIMIT, timeout_s=60.0) == DATA
 
 
 def test_with_permission_only_files_in_the_folders_named_are_read(tmp_path: Path) -> None:
@@ -106,7 +146,10 @@ def test_with_permission_only_files_in_the_folders_named_are_read(tmp_path: Path
     assert recordings.read(str(allowed / "a.wav"), "ref_audio") == DATA
     assert recordings.read("a.wav", "ref_audio") == DATA
     assert isinstance(refused(recordings, "large.wav"), InputTooLong)
-    for path in ("../secret.wav", str(secret), "link.wav", "none.wav", f"{allowed}.", "a\0.wav", "x." * 2000):
+    (allowed / "circle").symlink_to("circle")
+    os.mkfifo(allowed / "pipe.wav")
+    elsewhere = ("../secret.wav", str(secret), "link.wav", "none.wav", f"{allowed}.", "a\0.wav", "x." * 2000)
+    for path in (*elsewhere, "circle", "circle/a.wav", "\ud800.wav", "pipe.wav", ".", "a.wav/b"):
         assert "folders" in refused(recordings, path).message
     assert recordings.read(base64.b64encode(DATA).decode(), "ref_audio") == DATA
 

@@ -132,3 +132,16 @@ def test_a_signal_cancels_and_leaves_no_part(tmp_path: Path, number: int, code: 
     assert "stream closed" in errors
     assert "Traceback" not in errors
     assert os.listdir(tmp_path) == []
+
+
+def test_what_libraries_print_does_not_get_into_the_audio() -> None:
+    quiet = FAKE.format(chunks=3, pause=0.0).replace("main(sys.argv[1:])", "main()")
+    loud = "import ctypes\nlibc = ctypes.CDLL(None)\n" + quiet.replace(
+        "def __iter__(self):", "def __iter__(self):\n        libc.puts(b'noise')"
+    )
+    silent, noisy = (
+        subprocess.run([sys.executable, "-c", code, "say", "Hi", "-o", "-"], capture_output=True, check=True)
+        for code in (quiet, loud)
+    )
+    assert noisy.stdout == silent.stdout
+    assert b"noise" in noisy.stderr

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oscine.audio.limits import ReadLimits
-from oscine.errors import BadAudio, Cancelled, GenerationError, InputTooLong, QueueFull
+from oscine.errors import BadAudio, GenerationError, InputTooLong, NotReady, QueueFull
 from oscine.types import Samples
 
 _log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 _COMMAND = ("-P", "-c", "from oscine.audio.worker import main; main()")
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL", "TMPDIR")
 """What a decoder is told of the environment: no key or token is among it."""
+_CLOSING = "the server is shutting down"
 _LONGEST_LINE = 1 << 16
 _LONGEST_BLOCK = 1 << 28
 _MOST_RECORDINGS = 64
@@ -40,7 +41,7 @@ class Decoding:
 
 
 class IsolatedDecoders:
-    """Processes that decode, `at_a_time` at most; they start when they are needed, and one that is idle stays.
+    """Processes that decode, `at_a_time` at most; they start when they are needed, and stay for the next recording.
 
     A recording takes `timeout_s` at most; one that finds no free process waits for it `wait_s`.
     """
@@ -49,7 +50,7 @@ class IsolatedDecoders:
         self._free = threading.BoundedSemaphore(at_a_time)
         self._timeout_s, self._wait_s = timeout_s, wait_s
         self._lock = threading.Lock()
-        self._idle: _Decoder | None = None
+        self._idle: list[_Decoder] = []
         self._running: set[_Decoder] = set()
         self._closed = False
 
@@ -58,7 +59,8 @@ class IsolatedDecoders:
         """The recording `data`, for as long as the block lasts. Blocks; call it beside an event loop.
 
         Raises InputTooLong, BadAudio for what cannot be read in time or within the limits (the blocks raise it too),
-        QueueFull when too many recordings are being decoded, GenerationError if no process can be started.
+        QueueFull when too many recordings are being decoded, NotReady once closed, GenerationError if no process can
+        be started.
         """
         if len(data) > limits.max_bytes:
             raise InputTooLong(
@@ -81,27 +83,25 @@ class IsolatedDecoders:
         with self._lock:
             self._closed = True
             running, idle = set(self._running), self._idle
-            self._idle = None
+            self._idle = []
         for decoder in running:
-            decoder.kill()
-        if idle is not None:
-            idle.close()
+            decoder.abandon()  # whoever uses it closes it
+        for decoder in idle:
+            decoder.close()
 
     def _take(self) -> _Decoder:
         with self._lock:
             if self._closed:
-                raise Cancelled("the server is shutting down")
-            decoder, self._idle = self._idle, None
-            if decoder is None or not decoder.usable:
-                decoder = _Decoder()
+                raise NotReady(_CLOSING)
+            decoder = self._idle.pop() if self._idle else _Decoder()
             self._running.add(decoder)
         return decoder
 
     def _give_back(self, decoder: _Decoder) -> None:
         with self._lock:
             self._running.discard(decoder)
-            if decoder.usable and self._idle is None and not self._closed:
-                self._idle = decoder
+            if decoder.usable and not self._closed:
+                self._idle.append(decoder)
                 return
         decoder.close()
 
@@ -112,7 +112,7 @@ class _Decoder:
     def __init__(self) -> None:
         self.usable = True
         self._num_recordings = 0
-        self._late = False
+        self._late = self._abandoned = False
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
@@ -136,8 +136,8 @@ class _Decoder:
         timer.daemon = True
         timer.start()
         try:
-            if first and not self._receive_ready():
-                raise GenerationError("the process that decodes audio did not start; the server's log says why")
+            if first:
+                self._await_start()
             self._send({"limits": asdict(limits), "num_bytes": len(data)}, data)
             head = self._receive(limits, timeout_s)
             rate, num_samples = int(head["rate"]), head["num_samples"]
@@ -160,6 +160,11 @@ class _Decoder:
             with suppress(OSError):  # what it has not read any more
                 pipe.close()
 
+    def abandon(self) -> None:
+        """Ends the process because nobody may use it any more."""
+        self._abandoned = True
+        self.kill()
+
     def _expire(self) -> None:
         self._late = True
         self.kill()
@@ -171,9 +176,11 @@ class _Decoder:
             self._process.stdin.write(payload)
             self._process.stdin.flush()
 
-    def _receive_ready(self) -> bool:
+    def _await_start(self) -> None:
+        """Raises GenerationError if the process does not work at all, for which no recording is to blame."""
         assert self._process.stdout is not None
-        return bool(self._process.stdout.readline(_LONGEST_LINE))
+        if not self._process.stdout.readline(_LONGEST_LINE) and not (self._late or self._abandoned):
+            raise GenerationError("the process that decodes audio did not start; the server's log says why")
 
     def _receive(self, limits: ReadLimits, timeout_s: float) -> dict[str, Any]:
         """The next message. Raises BadAudio for an error, and for a process that has ended."""
@@ -181,6 +188,8 @@ class _Decoder:
         line = self._process.stdout.readline(_LONGEST_LINE)
         if not line.endswith(b"\n"):
             self.kill()
+            if self._abandoned:
+                raise NotReady(_CLOSING)
             if self._late:
                 raise limits.refuse(f"decoding it takes longer than the {timeout_s:g} s that this server gives it")
             _log.warning("a decoder ended with status %s", self._process.wait())

@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import oscine
@@ -44,6 +44,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line `argv` (default: that of the process) and returns its exit code."""
+    if argv is None:
+        _keep_stdout()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["bench"]:
         return _guarded(lambda: _bench(arguments[1:]), debug="--debug" in arguments)
@@ -85,6 +87,22 @@ def _say_error(message: str, *, debug: bool) -> None:
     if debug:
         traceback.print_exc()
     print(f"oscine: error: {' '.join(message.split())}", file=sys.stderr)
+
+
+def _keep_stdout() -> None:
+    """Keeps stdout for what the command itself writes; what libraries print there goes to stderr, for good.
+
+    A decoder that prints a warning would otherwise damage the audio of `-o -`.
+    """
+    shown = sys.stdout
+    if os.name != "posix" or shown is None or shown.fileno() != 1:
+        return
+    with suppress(OSError):  # no stderr
+        own = os.dup(1)
+        os.dup2(2, 1)
+        sys.stdout = os.fdopen(
+            own, "w", 1 if shown.line_buffering else -1, encoding=shown.encoding, errors=shown.errors
+        )
 
 
 def _settle_stdout() -> None:

@@ -116,17 +116,24 @@ def test_no_more_than_so_many_at_a_time_and_the_others_wait_so_long() -> None:
         decoders.close()
 
 
-def test_a_process_is_kept_after_a_good_recording_and_replaced_after_another() -> None:
+def test_a_process_is_kept_for_so_many_recordings_and_replaced_after_one_left_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(isolated, "_MOST_RECORDINGS", 3)
     decoders = make()
     try:
-        for name in ("WAV-PCM_16", "m4a-aac"):
-            read(decoders, good()[name])
+        read(decoders, good()["m4a-aac"])
         (first,) = decoders._idle
-        assert first._num_recordings == 2
-        with pytest.raises(BadAudio):
+        with pytest.raises(BadAudio, match="damaged"):
             read(decoders, b"fLaC" + bytes(100))
+        assert decoders._idle == [first]
+        read(decoders, good()["WAV-PCM_16"])
         assert decoders._idle == []
-        first._process.wait(LONG_S)
+        with decoders.decode(good()["WAV-PCM_16"], ReadLimits()):
+            (second,) = decoders._running
+        assert decoders._idle == []
+        for decoder in (first, second):
+            assert decoder._process.returncode is not None
     finally:
         decoders.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from oscine.audio.limits import ReadLimits
+from oscine.audio.recording import check_container
 from oscine.errors import BadAudio, GenerationError, InputTooLong, NotReady, QueueFull
 from oscine.types import Samples
 
@@ -66,6 +68,7 @@ class IsolatedDecoders:
             raise InputTooLong(
                 f"{limits.param}: {len(data)} bytes; the limit is {limits.max_bytes}", param=limits.param
             )
+        check_container(io.BytesIO(data), limits)
         if not self._free.acquire(timeout=self._wait_s):
             raise QueueFull("other recordings are being decoded; try again later", retry_after_s=2)
         try:
@@ -107,7 +110,7 @@ class IsolatedDecoders:
 
 
 class _Decoder:
-    """One process that runs `oscine.audio.worker`. It is not used again after a recording that it could not read."""
+    """One process that runs `oscine.audio.worker`, used again as long as each recording came to its end."""
 
     def __init__(self) -> None:
         self.usable = True
@@ -196,6 +199,7 @@ class _Decoder:
             raise limits.refuse("cannot read it as audio: it is damaged, or needs too much memory")
         message: dict[str, Any] = json.loads(line)
         if "error" in message:
+            self._rest()
             raise BadAudio(message["error"], param=limits.param)
         return message
 
@@ -204,4 +208,8 @@ class _Decoder:
         while "end" not in (message := self._receive(limits, timeout_s)):
             data = self._process.stdout.read(min(message["num_bytes"], _LONGEST_BLOCK) // 4 * 4)
             yield np.frombuffer(data[: len(data) // 4 * 4], np.float32)
+        self._rest()
+
+    def _rest(self) -> None:
+        """It is done with a recording: the next one may come."""
         self.usable = self._num_recordings < _MOST_RECORDINGS

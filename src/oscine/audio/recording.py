@@ -46,15 +46,21 @@ def open_recording(stream: BinaryIO, limits: ReadLimits) -> Iterator[Recording]:
 
     Raises BadAudio for what is empty, no audio that is read, or beyond the limits by its header.
     """
+    container = check_container(stream, limits)
+    with ExitStack() as opened:
+        recording = _opened(stream, container, limits, opened)
+        limits.check_header(recording.rate, recording.num_channels, recording.num_frames)
+        yield recording
+
+
+def check_container(stream: BinaryIO, limits: ReadLimits) -> Container:
+    """The container of a seekable stream. Raises BadAudio for what is empty or not read; no library is asked."""
     if not stream.seek(0, io.SEEK_END):
         raise limits.refuse("the audio is empty (0 bytes)")
     container = recognise(stream)
     if container is None:
         raise limits.refuse(f"cannot read it as audio: it is none of {READ}")
-    with ExitStack() as opened:
-        recording = _opened(stream, container, limits, opened)
-        limits.check_header(recording.rate, recording.num_channels, recording.num_frames)
-        yield recording
+    return container
 
 
 def _opened(stream: BinaryIO, container: Container, limits: ReadLimits, opened: ExitStack) -> Recording:

@@ -54,19 +54,19 @@ def test_speech_decoder_stages(golden_root: Path) -> None:
 def test_speech_decoder_cached(golden_root: Path) -> None:
     for name, decoder, t, _ in speech_decoders(golden_root):
         ids, hop, steps = t["token_ids"].tolist(), decoder.config.hop_length, decoder.config.lookahead_steps
-        kv, start = decoder.new_kv(), 0
+        lane, start = decoder.new_lane(), 0
         chunks = sorted(
             (key for key in t if key.startswith("decode_cached.")), key=lambda key: int(key.rpartition(".")[2])
         )
         assert chunks
         for key in chunks:
             count = t[key].shape[-1] // hop
-            (samples,) = decoder.decode([Chunk(ids=ids[start : start + count + steps], frames=count, kv=kv)])
+            (samples,) = decoder.decode([Chunk(ids=ids[start : start + count + steps], frames=count, lane=lane)])
             check(f"{name} {key}", samples[None, None], t[key], TOL)
             start += count
         alone = t["decode_cached_no_lookahead_arg"]
         count = alone.shape[-1] // hop
-        (samples,) = decoder.decode([Chunk(ids=ids[:count], frames=count, kv=decoder.new_kv())])
+        (samples,) = decoder.decode([Chunk(ids=ids[:count], frames=count, lane=decoder.new_lane())])
         check(f"{name} decode_cached_no_lookahead_arg", samples[None, None], alone, TOL)
 
 

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from oscine.families.audio8.backends.eager import EagerBackend
 from oscine.families.audio8.backends.protocol import noise_size
-from oscine.families.audio8.cache import SlowCache
+from oscine.families.audio8.cache import cache_shape
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import frame_columns
 from oscine.families.audio8.steps import Audio8StepModel
 from oscine.families.audio8.weights import LM_RULES
+from oscine.runtime.cache import SequenceCache
 from tests.golden.audio8_files import GoldenFile, assert_close, assert_equal, find, lm_of
 from tests.golden.audio8_runs import GREEDY, codes_of, inputs_from_columns, job_of, run, sampling_of
 
@@ -91,7 +92,7 @@ def test_cached_path_step_by_step(golden_root: Path) -> None:
 def cached_steps(backend: EagerBackend, prompt: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     """Compact logits and fast hidden states after the prompt and after each frame, [frame + 1, ...]."""
     config, length = backend.model.config, prompt.shape[2]
-    cache = SlowCache(config, dtype=torch.float32, device="cpu")
+    cache = SequenceCache(cache_shape(config, torch.float32), "cpu")
     width = -(-(length + codes.shape[1]) // 64) * 64
     cache.ensure(3, width)
     columns = torch.cat([prompt, frame_columns(codes, config)[None]], dim=2)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from oscine.families.audio8.backends.eager import EagerBackend
-from oscine.families.audio8.cache import SlowCache
+from oscine.families.audio8.cache import cache_shape, mixer_state
 from oscine.families.audio8.dense import additive_mask, attend_directly
 from oscine.families.audio8.hybrid import MixerState
 from oscine.families.audio8.model import DualAR
+from oscine.runtime.cache import SequenceCache
 from tests.golden.audio8_files import GoldenFile, assert_close, find, lm_of
 
 
@@ -102,9 +103,9 @@ def with_width(conv: Tensor, file: GoldenFile, prompt: str) -> Tensor:
 
 
 def fresh_state(model: DualAR) -> MixerState:
-    cache = SlowCache(model.config, dtype=torch.float32, device="cpu")
+    cache = SequenceCache(cache_shape(model.config, torch.float32), "cpu")
     cache.ensure(1, 0)
-    return cache.mixer_state(0, slice(0, 1))
+    return mixer_state(cache, 0, slice(0, 1))
 
 
 @torch.inference_mode()

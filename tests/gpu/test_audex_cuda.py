@@ -57,7 +57,7 @@ def test_streams_decoded_together_are_those_alone(golden_root: Path) -> None:
 
     def chunk(number: int) -> Chunk:
         ids = [(31 * i + number) % 64 for i in range(counts[number] + decoder.config.lookahead_steps)]
-        return Chunk(ids=ids, frames=counts[number], kv=decoder.new_kv())
+        return Chunk(ids=ids, frames=counts[number], lane=decoder.new_lane())
 
     together = decoder.decode([chunk(number) for number in range(len(counts))])
     for number, samples in enumerate(together):

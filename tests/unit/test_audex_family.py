@@ -217,5 +217,5 @@ def test_first_audio_after_five_tokens(family: AudexFamily) -> None:
 
 def test_memory_counts_both_lanes(family: AudexFamily) -> None:
     plain, guided = (family.prepare(Request(text="Hello.", cfg_scale=scale), "r").jobs[0] for scale in (1.0, 2.0))
-    decoder = family._model.speech_decoder.kv_bytes(plain.inputs.max_length)
+    decoder = 2 * family._model.speech_decoder.cache_shape.row_bytes(plain.inputs.max_length)
     assert guided.memory - decoder == 2 * (plain.memory - decoder)

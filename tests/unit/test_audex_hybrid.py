@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oscine.families.audex.hybrid import HybridLM
-from oscine.families.audex.lanes import Decode, LaneKV, Prefill
+from oscine.families.audex.lanes import Decode, Prefill
 from oscine.families.audex.mamba import scan_chunk
 from oscine.families.audex.moe import MoE, Router
 from tests.unit.audex_models import random_hybrid
@@ -29,9 +29,9 @@ def test_a_prompt_at_once_or_token_by_token(lm: HybridLM, time: int) -> None:
     for token in ids:
         hidden = lm.decode(token.expand(2), [lane])[0]
     assert torch.allclose(lm.logits(hidden), whole, atol=1e-4)
-    for one, other in zip(whole_lane.mamba, lane.mamba, strict=True):
-        assert torch.allclose(one.conv, other.conv, atol=1e-5)
-        assert torch.allclose(one.ssm, other.ssm, atol=1e-5)
+    assert whole_lane.states.keys() == lane.states.keys()
+    for name, state in whole_lane.states.items():
+        assert torch.allclose(state, lane.states[name], atol=1e-5)
     assert whole_lane.length == lane.length == time
 
 
@@ -94,16 +94,3 @@ def test_experts(lm: HybridLM) -> None:
         hook.remove()
     assert torch.allclose(part[:3], whole[:3], atol=1e-4)
     assert sorted(called) == sorted(set(experts[:3].flatten().tolist()))
-
-
-def test_lanes_grow_to_their_limit_and_keep_their_keys() -> None:
-    like = torch.zeros(())
-    kv, seen = LaneKV(1, 2, 3, capacity=2, like=like, limit=9), []
-    for position in range(11):
-        kv.reserve(position + 1)
-        keys, values = kv.append(0, torch.full((2, 1, 3), position), torch.full((2, 1, 3), -position))
-        kv.length += 1
-        seen.append(kv.capacity)
-        assert keys[0, :, 0].tolist() == list(range(position + 1))
-        assert values[1, :, 2].tolist() == [-p for p in range(position + 1)]
-    assert seen == [2, 2, 4, 4, 8, 8, 8, 8, 9, 10, 11]

@@ -14,13 +14,13 @@ from oscine.engine.engine import Engine
 from oscine.errors import NonFiniteOutput
 from oscine.families.audex.decoder import SpeechStreamDecoder
 from oscine.families.audex.family import AudexFamily
-from oscine.families.audex.lanes import LaneKV
 from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder
+from oscine.runtime.cache import Lane
 from oscine.types import Done, Failed, Job, Request, Samples
 from tests.unit.audex_models import dense_family
 from tests.unit.test_audex_neighbours import Listener, through_engine
 
-GUILTY = 1
+FAILING = 1
 COUNT = 4
 
 
@@ -34,7 +34,7 @@ def family(loaded: AudexFamily) -> Iterator[AudexFamily]:
     """The miniature, freed of what a test has put in its decoder's place."""
     yield loaded
     loaded._model.speech_decoder.__dict__.pop("decode", None)
-    loaded._model.speech_decoder.__dict__.pop("new_kv", None)
+    loaded._model.speech_decoder.__dict__.pop("new_lane", None)
 
 
 def jobs_of(family: AudexFamily, numbers: Sequence[int]) -> list[Job]:
@@ -55,27 +55,27 @@ def outcomes_of(family: AudexFamily) -> list[Listener]:
 
 
 def alone(family: AudexFamily) -> dict[int, Samples]:
-    return {n: through_engine(family, jobs_of(family, [n]))[0] for n in range(COUNT) if n != GUILTY}
+    return {n: through_engine(family, jobs_of(family, [n]))[0] for n in range(COUNT) if n != FAILING}
 
 
 class Caches:
     """Notes the cache of each stream in the order they are opened."""
 
     def __init__(self, decoder: SpeechDecoder) -> None:
-        self.made: list[LaneKV] = []
+        self.made: list[Lane] = []
         self.caught = False
-        """Whether the guilty stream has been seen in company."""
-        original = decoder.new_kv
+        """Whether the failing stream has been seen in company."""
+        original = decoder.new_lane
 
-        def spy() -> LaneKV:
+        def spy() -> Lane:
             self.made.append(original())
             return self.made[-1]
 
-        decoder.new_kv = spy  # type: ignore[method-assign]
+        decoder.new_lane = spy  # type: ignore[method-assign]
 
-    def guilty(self, chunks: Sequence[Chunk]) -> Chunk | None:
-        """The guilty stream's chunk among these, from its first call with others on."""
-        chunk = next((c for c in chunks if c.kv is self.made[GUILTY]), None)
+    def failing(self, chunks: Sequence[Chunk]) -> Chunk | None:
+        """The failing stream's chunk among these, from its first call with others on."""
+        chunk = next((c for c in chunks if c.lane is self.made[FAILING]), None)
         self.caught |= chunk is not None and len(chunks) > 1
         return chunk if self.caught else None
 
@@ -92,7 +92,7 @@ def install(decoder: SpeechDecoder, replace: Callable[[Decode, Caches, Sequence[
 
 def check(family: AudexFamily, expected: dict[int, Samples], error: type[Exception], match: str) -> None:
     listeners = outcomes_of(family)
-    failed = listeners[GUILTY].outcome
+    failed = listeners[FAILING].outcome
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, error)
     assert match in str(failed.error)
@@ -101,15 +101,15 @@ def check(family: AudexFamily, expected: dict[int, Samples], error: type[Excepti
         assert np.array_equal(listeners[number].audio(), samples)
 
 
-def test_a_call_that_raises_fails_the_guilty_job_alone(family: AudexFamily) -> None:
+def test_a_call_that_raises_fails_the_failing_job_alone(family: AudexFamily) -> None:
     """The call breaks after it has moved the other streams on; they are decoded again by themselves."""
     expected = alone(family)
 
     def broken(decode: Decode, caches: Caches, chunks: Sequence[Chunk]) -> list[Tensor]:
-        guilty = caches.guilty(chunks)
-        if guilty is None:
+        failing = caches.failing(chunks)
+        if failing is None:
             return decode(chunks)
-        if rest := [chunk for chunk in chunks if chunk is not guilty]:
+        if rest := [chunk for chunk in chunks if chunk is not failing]:
             decode(rest)
         raise RuntimeError("these frames are broken")
 
@@ -123,8 +123,9 @@ def test_samples_that_are_no_numbers_fail_their_job_alone(family: AudexFamily) -
     expected = alone(family)
 
     def poisoned(decode: Decode, caches: Caches, chunks: Sequence[Chunk]) -> list[Tensor]:
-        if (guilty := caches.guilty(chunks)) is not None:
-            guilty.kv._store.fill_(torch.nan)
+        if (failing := caches.failing(chunks)) is not None:
+            for layer in failing.lane._cache.layers:
+                layer.fill_(torch.nan)
         return decode(chunks)
 
     caches = install(family._model.speech_decoder, poisoned)

@@ -130,7 +130,7 @@ def test_dense_2b() -> None:
     assert len(released) == 227
     assert round(count(released) / 1e9, 3) == 2.250
     bfloat16 = lm.to(torch.bfloat16)
-    assert bfloat16.lane_bytes(1) == 114_688
+    assert bfloat16.cache_shape.row_bytes(1) == 114_688
 
 
 def test_hybrid_30b() -> None:
@@ -176,8 +176,8 @@ def test_hybrid_30b() -> None:
     assert round(count(experts) / 1e9, 2) == 29.37
     wide = {name.rsplit("mixer.", 1)[1] for name in released if lm_dtypes(torch.bfloat16)(name) == torch.float32}
     assert wide == {"A_log", "D", "dt_bias", "gate.weight", "gate.e_score_correction_bias"}
-    assert lm.to(torch.bfloat16).lane_bytes(1) - lm.lane_bytes(0) == 6_144
-    assert lm.lane_bytes(0) == 23 * (6144 * 4 * 2 + 64 * 64 * 128 * 4)
+    assert lm.to(torch.bfloat16).cache_shape.row_bytes(1) - lm.cache_shape.row_bytes(0) == 6_144
+    assert lm.cache_shape.row_bytes(0) == 23 * (6144 * 4 * 2 + 64 * 64 * 128 * 4)
 
 
 def test_blocks_may_be_listed() -> None:
@@ -248,7 +248,7 @@ def test_speech_decoder() -> None:
     assert shapes_of(decoder) == released
     assert round(count(released) / 1e6, 1) == 613.8
     assert shapes_of(blind) == {name: shape for name, shape in released.items() if "lookahead" not in name}
-    assert decoder.kv_bytes(1) == 2 * 196_608  # twice, since it grows by doubling
+    assert decoder.cache_shape.row_bytes(1) == 196_608
 
 
 def test_xcodec() -> None:
@@ -289,7 +289,9 @@ def test_doctor_knows_what_the_releases_need() -> None:
     assert count(shapes_of(decoder)) + count(shapes_of(xcodec)) == spec.CODEC_PARAMETERS
     for release, lm, tower in zip(spec.FAMILY.releases, (dense, hybrid), sizes[2:], strict=True):
         assert release.lm_parameters == count(shapes_of(lm)) + tower
-        assert release.request_bytes == 2 * lm.lane_bytes(spec.SPOKEN) + decoder.kv_bytes(spec.SPOKEN)
+        assert release.request_bytes == 2 * (
+            lm.cache_shape.row_bytes(spec.SPOKEN) + decoder.cache_shape.row_bytes(spec.SPOKEN)
+        )
         assert "Noncommercial" in release.licence
     held = sum(value.numel() * value.element_size() for value in narrow.state_dict(keep_vars=True).values())
     saved = spec.FAMILY.releases[0].memory(4) - (spec.FAMILY.releases[0].int8_memory() or 0)

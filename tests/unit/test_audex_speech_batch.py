@@ -102,14 +102,16 @@ def test_few_and_many_do_not_mix(decoder: SpeechDecoder) -> None:
     decoder.module.backbone.run = spy  # type: ignore[method-assign, assignment]
     try:
         frames = [1, 25, MIN_MANY, MIN_MANY - 1, 4]
-        chunks = [Chunk(ids=ids_of(n, count + 4), frames=count, kv=decoder.new_kv()) for n, count in enumerate(frames)]
+        chunks = [
+            Chunk(ids=ids_of(n, count + 4), frames=count, lane=decoder.new_lane()) for n, count in enumerate(frames)
+        ]
         with torch.inference_mode():
             made = decoder.decode(chunks)
     finally:
         del decoder.module.backbone.run
     assert seen == [[1, MIN_MANY - 1, 4], [25, MIN_MANY]]
     assert [len(samples) for samples in made] == [count * decoder.config.hop_length for count in frames]
-    assert [chunk.kv.length for chunk in chunks] == frames
+    assert [chunk.lane.length for chunk in chunks] == frames
 
 
 def test_requests_share_calls_in_the_engine(golden_root: Path) -> None:

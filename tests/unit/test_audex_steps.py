@@ -87,7 +87,8 @@ def test_one_jobs_nan_is_its_own(family: AudexFamily) -> None:
     for one in jobs:
         steps.admit(one)
         steps.step([one])
-    steps._slots[jobs[0].id].lanes[0].kv._store.fill_(float("nan"))
+    for layer in steps._slots[jobs[0].id].lanes[0]._cache.layers:
+        layer.fill_(float("nan"))
     bad, good = steps.step(jobs)
     assert isinstance(bad.error, NonFiniteOutput)
     assert good.error is None

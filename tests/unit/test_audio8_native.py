@@ -16,11 +16,12 @@ from torch import Tensor
 from oscine.families.audio8.backends import native
 from oscine.families.audio8.backends.native import native_backend, num_weights
 from oscine.families.audio8.backends.protocol import Backend, SamplingRows, noise_size
-from oscine.families.audio8.cache import SlowCache
+from oscine.families.audio8.cache import cache_shape
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.steps import Audio8StepModel
 from oscine.kernels.compiled import LIBRARIES, open_library
+from oscine.runtime.cache import SequenceCache
 from oscine.runtime.sampling import Truncation, truncation
 from tests.audio8_toys import MIDDLE, TINY, lm_config, needs_native, random_backend, random_job, random_lm
 
@@ -63,7 +64,7 @@ def run(backend: Backend, rows: int = 5, prompt: int = 11) -> tuple[Tensor, Tens
     """Hidden states of a prompt in one row, then of one column in each of several: [1 + rows, dim], twice."""
     config, advance = backend.model.config, backend.advance
     generator = torch.Generator().manual_seed(1)
-    cache = SlowCache(config, dtype=torch.float32, device="cpu")
+    cache = SequenceCache(cache_shape(config, torch.float32), "cpu")
     cache.ensure(rows + 2, 64)
     text = torch.zeros(1, config.num_codebooks + 1, prompt, dtype=torch.long)
     text[:, 0] = torch.randint(4, config.semantic_begin_id, (prompt,), generator=generator)
@@ -137,7 +138,7 @@ def test_a_row_is_the_same_bits_in_any_company(config: LMConfig, half: bool) -> 
     columns = torch.randint(0, config.codebook_size, (18, config.num_codebooks + 1, 1), generator=generator)
     columns[:, 0] += config.semantic_begin_id
     columns[::3, 0] = 7
-    cache = SlowCache(config, dtype=torch.float32, device="cpu")
+    cache = SequenceCache(cache_shape(config, torch.float32), "cpu")
     cache.ensure(18, 2)
     states = steps.advance(columns, torch.zeros(18, 1, dtype=torch.long), cache, slice(0, 18), 64)
     for start, stop in ((0, 1), (1, 3), (3, 6), (6, 10), (10, 17), (17, 18)):
@@ -172,7 +173,7 @@ def test_a_prompt_in_pieces_is_the_prompt_in_one() -> None:
     generator = torch.Generator().manual_seed(5)
     text = torch.zeros(1, config.num_codebooks + 1, 300, dtype=torch.long)
     text[:, 0] = torch.randint(4, config.semantic_begin_id, (300,), generator=generator)
-    caches = [SlowCache(config, dtype=torch.float32, device="cpu") for _ in range(2)]
+    caches = [SequenceCache(cache_shape(config, torch.float32), "cpu") for _ in range(2)]
     for cache, width in zip(caches, (300, 512), strict=True):
         cache.ensure(2, width)
     whole = steps.advance(text, torch.arange(300)[None], caches[0], slice(0, 1), 300)
@@ -224,7 +225,7 @@ def test_what_is_not_finite_is_told_for_its_row_alone() -> None:
 def test_ids_and_positions_out_of_range_are_refused(place: tuple[int, int] | str, value: int) -> None:
     config = lm_config(TINY)
     steps = random_backend(config, "native")
-    cache = SlowCache(config, dtype=torch.float32, device="cpu")
+    cache = SequenceCache(cache_shape(config, torch.float32), "cpu")
     cache.ensure(3, 64)
     columns, positions = torch.zeros(3, config.num_codebooks + 1, 1, dtype=torch.long), torch.zeros(3, 1).long()
     if isinstance(place, str):

@@ -180,7 +180,7 @@ def test_a_neighbour_that_breaks_harms_nobody(reference: Reference) -> None:
     advance(steps, [good, bad])
     row = steps._slots[bad].row
     with torch.inference_mode():
-        for layer in steps._table.cache.kv.layers:
+        for layer in steps._table.cache.layers:
             layer[row] = float("nan")
     outs = steps.step([good, bad])
     good.frames.extend(outs[0].frames)

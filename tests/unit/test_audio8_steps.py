@@ -257,8 +257,8 @@ def test_memory_covers_what_the_cache_allocates(config: LMConfig) -> None:
         steps.admit(job)
         take(steps, job, 1)
     cache = steps._table.cache
-    allocated = sum(layer.numel() * layer.element_size() for layer in cache.kv.layers)
-    allocated += sum(part.numel() * part.element_size() for part in (cache.conv, cache.ssm))
+    allocated = sum(layer.numel() * layer.element_size() for layer in cache.layers)
+    allocated += sum(part.numel() * part.element_size() for part in cache.states.tensors.values())
     padding = cache.rows - len(jobs)
     assert padding < max(2, steps.rule.rows.least)
     assert allocated * len(jobs) / cache.rows <= promised

@@ -72,7 +72,7 @@ def test_samples_are_those_of_a_job_alone(engine: Engine) -> None:
         assert len(listener.audio()) == HOP * len(scripts[name][0])
 
 
-def test_a_broken_call_fails_the_guilty_job_alone(engine: Engine) -> None:
+def test_a_broken_call_fails_the_failing_job_alone(engine: Engine) -> None:
     """One job's frames break the joint call: all jobs of that call used to fail with it."""
     scripts = {"bad": [[10, 66, 12, 13, 14, 15]], "one": [[20, 21, 22, 23, 24, 25]], "two": [[30, 31, 32, 33, 34]]}
     bad, *innocent = run(engine, JointFamily(ToyAR(script=scripts)), *(job(name) for name in scripts))

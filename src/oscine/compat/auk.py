@@ -15,7 +15,6 @@ from torch import Tensor
 
 from oscine.errors import InvalidRequest
 from oscine.families.auk.audio import prepare_audio, whole_frames
-from oscine.families.auk.cache import ContentCache, audio_key
 from oscine.families.auk.compiled import (
     MAX_GRAPHS,
     CompiledDecoder,
@@ -34,6 +33,7 @@ from oscine.families.auk.sampler import FLASH_GRID, Transformer, check_finite, s
 from oscine.families.auk.steps import REFERENCE_CACHE
 from oscine.families.auk.vae import AuKVAE
 from oscine.families.auk.weights import Fusion, load_dit
+from oscine.runtime.store import RecentStore, content_key
 from oscine.seeds import MAX_SEED, fresh_seed
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class AuKPipeline:
         self.config, self.dit, self.vae, self.fusion = config, dit, vae, fusion
         self.granularity, self._max_graphs = granularity, check_max_graphs(max_graphs)
         self._compiled: tuple[CompiledTransformer, CompiledDecoder] | None = None
-        self._references: ContentCache[Tensor] = ContentCache(reference_cache)
+        self._references: RecentStore[Tensor] = RecentStore(_check_cache_size(reference_cache))
         self._told = False
 
     @classmethod
@@ -172,7 +172,7 @@ class AuKPipeline:
         wav = whole_frames(samples, self.config.vae.hop_length).to(self.vae.global_mean.device)
         check_budget(wav.shape[1] / self.config.sample_rate, 0.0)
         if not request.vae_sample:
-            return self._references.get(audio_key(wav[0].cpu().numpy()), lambda: self.vae.encode(wav))
+            return self._references.get_or_make(content_key(wav[0].cpu().numpy()), lambda: self.vae.encode(wav))
         seed = _posterior_seed(request)
         return self.vae.encode(wav, sample=True, generator=torch.Generator().manual_seed(seed))
 
@@ -283,3 +283,10 @@ def _posterior_seed(request: AuKRequest) -> int:
     if seed is None:
         seed = fresh_seed() if request.generator is None else request.generator.initial_seed()
     return (seed + POSTERIOR_SEED_OFFSET) % 2**63
+
+
+def _check_cache_size(size: int) -> int:
+    """`size` as it is. Raises InvalidRequest unless it is a whole number, 0 or more."""
+    if type(size) is not int or size < 0:
+        raise InvalidRequest(f"a cache size must be a whole number, 0 or more, got {size!r}")
+    return size

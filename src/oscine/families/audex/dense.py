@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audex.config import DenseConfig
-from oscine.families.audex.lanes import Call, Decode, Lane, LaneKV, Prefill
+from oscine.families.audex.lanes import Call, Decode, Prefill
 from oscine.kernels.int8 import Int8Linear, Matrix, product
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_half_split
+from oscine.runtime.cache import CacheShape, Lane
 
 
 class Linear(nn.Linear):
@@ -111,24 +112,20 @@ class DenseLM(nn.Module):
         if not config.tie_word_embeddings:
             self.lm_head: Linear | Int8Linear = Linear(config.hidden_size, config.vocab_size)
 
+    @property
+    def cache_shape(self) -> CacheShape:
+        """What a lane keeps."""
+        config = self.config
+        return CacheShape(
+            layers=config.num_hidden_layers,
+            kv_heads=config.num_key_value_heads,
+            head_dim=config.head_dim,
+            dtype=self.model.embed_tokens.weight.dtype,
+        )
+
     def new_lane(self, capacity: int, limit: int | None = None) -> Lane:
         """An empty lane with room for `capacity` positions to begin with, `limit` at most as far as is known."""
-        config, weight = self.config, self.model.embed_tokens.weight
-        kv = LaneKV(
-            config.num_hidden_layers,
-            config.num_key_value_heads,
-            config.head_dim,
-            capacity=capacity,
-            like=weight,
-            limit=limit,
-        )
-        return Lane(kv=kv)
-
-    def lane_bytes(self, length: int) -> int:
-        """Bytes that a lane of `length` positions takes."""
-        config = self.config
-        per_position = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-        return length * per_position * self.model.embed_tokens.weight.element_size()
+        return Lane(self.cache_shape, self.model.embed_tokens.weight.device, capacity=capacity, limit=limit)
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids int64 [...] → [..., dim]."""
@@ -158,7 +155,7 @@ class DenseLM(nn.Module):
     def _run(self, h: Tensor, call: Call, positions: Tensor) -> Tensor:
         taken = len(h) if isinstance(call, Prefill) else 1
         for lane in call.lanes:
-            lane.kv.reserve(lane.length + taken)
+            lane.reserve(lane.length + taken)
         angles = (self.config.head_dim, self.config.rope_theta)
         if isinstance(call, Prefill):
             rope = rope_table(positions, *angles)
@@ -167,6 +164,6 @@ class DenseLM(nn.Module):
         for layer in self.model.layers:
             h = layer(h, call, rope)
         for lane in call.lanes:
-            lane.kv.length += taken
+            lane.length += taken
         out: Tensor = self.model.norm(h)
         return out

@@ -264,10 +264,10 @@ class AudexFamily:
         after: Job | None = None,
     ) -> Job:
         lm, decoder = self._model.lm, self._model.speech_decoder
-        # While a lane grows, the old keys and the new ones are both there.
-        memory = 2 * inputs.num_lanes * lm.lane_bytes(inputs.max_length)
+        # While a lane grows, by doubling, the old keys and the new ones are both there.
+        memory = 2 * inputs.num_lanes * lm.cache_shape.row_bytes(inputs.max_length)
         if inputs.output == "speech":
-            memory += decoder.kv_bytes(inputs.max_length)
+            memory += 2 * decoder.cache_shape.row_bytes(inputs.max_length)
         if isinstance(inputs, LMJob) and inputs.mel is not None:
             memory += inputs.mel.nbytes
         frames = inputs.max_length if max_frames is None else max_frames

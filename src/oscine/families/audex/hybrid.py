@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
 from oscine.families.audex.dense import Attention, Embedding, Linear, SquaredReluMLP
-from oscine.families.audex.lanes import Call, Decode, Lane, LaneKV, Prefill
+from oscine.families.audex.lanes import Call, Decode, Prefill
 from oscine.families.audex.mamba import Mamba
 from oscine.families.audex.moe import MoE
+from oscine.runtime.cache import CacheShape, Lane
 
 
 def wide_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -73,26 +74,26 @@ class HybridLM(nn.Module):
         if not config.tie_word_embeddings:
             self.lm_head = Linear(config.hidden_size, config.vocab_size)
 
+    @property
+    def cache_shape(self) -> CacheShape:
+        """What a lane keeps; states are named by the number of their Mamba block."""
+        config, dtype = self.config, self.backbone.embeddings.weight.dtype
+        parts = {
+            "conv": ((config.conv_size, config.conv_kernel), dtype),
+            "ssm": ((config.mamba_num_heads, config.mamba_head_dim, config.ssm_state_size), torch.float32),
+        }
+        blocks = range(config.blocks.count("mamba"))
+        return CacheShape(
+            layers=config.blocks.count("attention"),
+            kv_heads=config.num_key_value_heads,
+            head_dim=config.head_dim,
+            dtype=dtype,
+            states={f"{name}.{block}": part for block in blocks for name, part in parts.items()},
+        )
+
     def new_lane(self, capacity: int, limit: int | None = None) -> Lane:
         """An empty lane with room for `capacity` positions to begin with, `limit` at most as far as is known."""
-        config, weight = self.config, self.backbone.embeddings.weight
-        kv = LaneKV(
-            config.blocks.count("attention"),
-            config.num_key_value_heads,
-            config.head_dim,
-            capacity=capacity,
-            like=weight,
-            limit=limit,
-        )
-        mixers = [cast(Mamba, block.mixer) for block in self._blocks() if block.kind == "mamba"]
-        return Lane(kv=kv, mamba=[mixer.new_state() for mixer in mixers])
-
-    def lane_bytes(self, length: int) -> int:
-        """Bytes that a lane of `length` positions takes, its states included."""
-        config, size = self.config, self.backbone.embeddings.weight.element_size()
-        keys = 2 * config.blocks.count("attention") * config.num_key_value_heads * config.head_dim * size
-        state = config.conv_size * config.conv_kernel * size + config.inner_size * config.ssm_state_size * 4
-        return length * keys + config.blocks.count("mamba") * state
+        return Lane(self.cache_shape, self.backbone.embeddings.weight.device, capacity=capacity, limit=limit)
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids int64 [...] → [..., dim]."""
@@ -121,11 +122,11 @@ class HybridLM(nn.Module):
 
     def _run(self, h: Tensor, call: Call, taken: int) -> Tensor:
         for lane in call.lanes:
-            lane.kv.reserve(lane.length + taken)
+            lane.reserve(lane.length + taken)
         for block in self.backbone.layers:
             h = block(h, call)
         for lane in call.lanes:
-            lane.kv.length += taken
+            lane.length += taken
         out: Tensor = self.backbone.norm_f(h)
         return out
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
 from oscine.families.audex.dense import Linear
-from oscine.families.audex.lanes import Call, MambaState, Prefill
+from oscine.families.audex.lanes import Call, Prefill
+from oscine.runtime.cache import Lane
 
 
 def gated_group_norm(y: Tensor, gate: Tensor, weight: Tensor, group_size: int, eps: float) -> Tensor:
@@ -43,7 +44,7 @@ class Mamba(nn.Module):
     def __init__(self, config: HybridConfig, index: int) -> None:
         super().__init__()
         self.config = config
-        self.index = index
+        self.conv_name, self.ssm_name = f"conv.{index}", f"ssm.{index}"  # of its states in a lane
         inner, heads = config.inner_size, config.mamba_num_heads
         self.in_proj = Linear(config.hidden_size, inner + config.conv_size + heads)
         self.conv1d = nn.Conv1d(
@@ -55,31 +56,17 @@ class Mamba(nn.Module):
         self.norm = GatedNorm(inner, inner // config.n_groups, config.layer_norm_epsilon)
         self.out_proj = Linear(inner, config.hidden_size)
 
-    def new_state(self) -> MambaState:
-        """The state before the first token: zeros."""
-        config, weight = self.config, self.in_proj.weight
-        return MambaState(
-            conv=weight.new_zeros(config.conv_size, config.conv_kernel),
-            ssm=torch.zeros(
-                config.mamba_num_heads,
-                config.mamba_head_dim,
-                config.ssm_state_size,
-                dtype=torch.float32,
-                device=weight.device,
-            ),
-        )
-
     def forward(self, x: Tensor, call: Call) -> Tensor:
         """x [row, dim] → same shape; the lanes' states move on."""
         config = self.config
         sizes = [config.inner_size, config.conv_size, config.mamba_num_heads]
         gate, conv_in, dt = self.in_proj(x).split(sizes, dim=-1)
         if isinstance(call, Prefill):
-            y = self.norm(self._scan(conv_in, self._step_size(dt), call.lanes[0].mamba[self.index]), gate)
+            y = self.norm(self._scan(conv_in, self._step_size(dt), call.lanes[0]), gate)
         else:
             y = torch.zeros_like(gate)
             for row, lane in enumerate(call.lanes):  # all of it: even silu's bits can depend on the tensor's length
-                mixed = self._step(conv_in[row], self._step_size(dt[row]), lane.mamba[self.index])
+                mixed = self._step(conv_in[row], self._step_size(dt[row]), lane)
                 y[row] = self.norm(mixed, gate[row])
         out: Tensor = self.out_proj(y)
         return out
@@ -99,21 +86,22 @@ class Mamba(nn.Module):
         )
         return torch.unflatten(x, -1, (heads, -1)), b, c
 
-    def _step(self, conv_in: Tensor, step: Tensor, state: MambaState) -> Tensor:
+    def _step(self, conv_in: Tensor, step: Tensor, lane: Lane) -> Tensor:
         """One token of one lane: conv_in [conv_size], step [head] → y [inner] in conv_in's dtype."""
-        state.conv = torch.cat([state.conv[:, 1:], conv_in[:, None]], dim=1)
-        mixed = F.conv1d(state.conv[None], self.conv1d.weight, self.conv1d.bias, groups=len(state.conv))[0, :, 0]
+        conv = torch.cat([lane.states[self.conv_name][:, 1:], conv_in[:, None]], dim=1)
+        mixed = F.conv1d(conv[None], self.conv1d.weight, self.conv1d.bias, groups=len(conv))[0, :, 0]
         x, b, c = self._split(F.silu(mixed))
         decay = torch.exp(step * -torch.exp(self.A_log.float()))
-        state.ssm = decay[:, None, None] * state.ssm + (step[:, None] * x)[:, :, None] * b[:, None, :]
-        y = (state.ssm @ c[:, :, None])[:, :, 0] + self.D.float()[:, None] * x
+        ssm = decay[:, None, None] * lane.states[self.ssm_name] + (step[:, None] * x)[:, :, None] * b[:, None, :]
+        lane.states |= {self.conv_name: conv, self.ssm_name: ssm}
+        y = (ssm @ c[:, :, None])[:, :, 0] + self.D.float()[:, None] * x
         return y.flatten().to(conv_in.dtype)
 
-    def _scan(self, conv_in: Tensor, step: Tensor, state: MambaState) -> Tensor:
+    def _scan(self, conv_in: Tensor, step: Tensor, lane: Lane) -> Tensor:
         """A prompt of one fresh lane: conv_in [time, conv_size], step [time, head] → y [time, inner]."""
         kernel = self.config.conv_kernel
         padded = F.pad(conv_in.T, (kernel, 0))  # one column more than the convolution needs: the state may be short
-        state.conv = padded[:, -kernel:].clone()
+        ssm = lane.states[self.ssm_name]
         mixed = F.conv1d(padded[None, :, 1:], self.conv1d.weight, self.conv1d.bias, groups=len(padded))[0].T
         x, b, c = (part.transpose(0, 1) for part in self._split(F.silu(mixed)))  # [head, time, ...]
         rate = (step * -torch.exp(self.A_log.float())).T  # [head, time], the logarithm of each token's decay
@@ -121,8 +109,9 @@ class Mamba(nn.Module):
         pieces = []
         for start in range(0, len(conv_in), self.config.chunk_size):
             part = slice(start, start + self.config.chunk_size)
-            y, state.ssm = scan_chunk(rate[:, part], driven[:, part], b[:, part], c[:, part], state.ssm)
+            y, ssm = scan_chunk(rate[:, part], driven[:, part], b[:, part], c[:, part], ssm)
             pieces.append(y)
+        lane.states |= {self.conv_name: padded[:, -kernel:].clone(), self.ssm_name: ssm}
         y = torch.cat(pieces, dim=1) + self.D.float()[:, None, None] * x
         return y.transpose(0, 1).flatten(1).to(conv_in.dtype)
 

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audex.lanes import LaneKV
 from oscine.layers.rope import rope_table
+from oscine.runtime.cache import Lane
 from oscine.runtime.exact import MIN_MANY, RowRule, few_rows, many_rows
 
 ROPE_BASE = 10000.0
@@ -39,15 +39,15 @@ def measured_rules(layers: Sequence[nn.Linear]) -> Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """Frames of one stream in a call, those after what `kv` holds; None: the first ones, and nothing is kept."""
+    """Frames of one stream in a call, those after what `lane` holds; None: the first ones, and nothing is kept."""
 
     frames: int
-    kv: LaneKV | None = None
+    lane: Lane | None = None
 
     @property
     def start(self) -> int:
         """Index of the first frame in its stream."""
-        return self.kv.length if self.kv else 0
+        return self.lane.length if self.lane else 0
 
 
 class FrameCall:
@@ -64,8 +64,8 @@ class FrameCall:
         tables, self._visible = [], []
         for stretch in stretches:
             end = stretch.start + stretch.frames
-            if stretch.kv is not None:
-                stretch.kv.reserve(end)
+            if stretch.lane is not None:
+                stretch.lane.reserve(end)
             positions = torch.arange(stretch.start, end, device=like.device)
             tables.append(rope_table(positions, head_dim, ROPE_BASE))
             alone = stretch.frames == 1
@@ -85,8 +85,8 @@ class FrameCall:
         out = torch.zeros_like(q)
         for stretch, rows, visible in zip(self.stretches, self.rows, self._visible, strict=True):
             keys, values = k[rows].transpose(0, 1), v[rows].transpose(0, 1)
-            if stretch.kv is not None:
-                keys, values = stretch.kv.append(index, keys, values)
+            if stretch.lane is not None:
+                keys, values = stretch.lane.append(index, keys, values)
             queries = q[rows].transpose(0, 1)[None]
             mixed = F.scaled_dot_product_attention(queries, keys[None], values[None], attn_mask=visible)
             out[rows] = mixed[0].transpose(0, 1)
@@ -95,5 +95,5 @@ class FrameCall:
     def finish(self) -> None:
         """Moves the streams on, after the last layer."""
         for stretch in self.stretches:
-            if stretch.kv is not None:
-                stretch.kv.length += stretch.frames
+            if stretch.lane is not None:
+                stretch.lane.length += stretch.frames

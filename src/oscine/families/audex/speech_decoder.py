@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audex.codec_config import SpeechDecoderConfig
-from oscine.families.audex.lanes import LaneKV
 from oscine.families.audex.speech_batch import NOTHING_PROMISED, FrameCall, Stretch, measured_rules
 from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.rope import rotate_interleaved
+from oscine.runtime.cache import CacheShape, Lane
 from oscine.runtime.exact import MIN_MANY
 
 NORM_EPS = 1e-6
@@ -27,14 +27,14 @@ FIRST_CAPACITY = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """`frames` to decode, the first of `ids`, after those in `kv`; the rest of `ids` is looked ahead at.
+    """`frames` to decode, the first of `ids`, after those in `lane`; the rest of `ids` is looked ahead at.
 
     `ids` holds up to `lookahead_steps` more; frames that are not there count as zeros.
     """
 
     ids: Sequence[int]
     frames: int
-    kv: LaneKV
+    lane: Lane
 
 
 class PlainRMSNorm(nn.Module):
@@ -209,21 +209,17 @@ class SpeechDecoder(nn.Module):
         out: Tensor = self.module.head(self.module.backbone(x))[:, None]
         return out
 
-    def new_kv(self) -> LaneKV:
-        """An empty cache for one stream."""
-        weight, config = self.module.fc_post_a.weight, self.config
-        return LaneKV(
-            config.depth,
-            config.heads,
-            config.pos_meb_dim,
-            capacity=FIRST_CAPACITY,
-            like=weight,
+    @property
+    def cache_shape(self) -> CacheShape:
+        """What a stream keeps."""
+        config = self.config
+        return CacheShape(
+            layers=config.depth, kv_heads=config.heads, head_dim=config.pos_meb_dim, dtype=self._weight.dtype
         )
 
-    def kv_bytes(self, num_frames: int) -> int:
-        """Bytes of the cache of a stream of `num_frames`, which grows by doubling."""
-        config = self.config
-        return 2 * 2 * num_frames * config.depth * config.hidden_dim * self.module.fc_post_a.weight.element_size()
+    def new_lane(self) -> Lane:
+        """An empty cache for one stream."""
+        return Lane(self.cache_shape, self._weight.device, capacity=FIRST_CAPACITY)
 
     def decode(self, chunks: Sequence[Chunk]) -> list[Tensor]:
         """Samples [sample] of the next chunk of each of several streams, bit for bit those of a call of its own."""
@@ -238,7 +234,7 @@ class SpeechDecoder(nn.Module):
     def _decode(self, chunks: Sequence[Chunk], many: bool) -> Sequence[Tensor]:
         """`decode` for chunks that are all of few frames, or all of many."""
         x = torch.cat([self._looked_ahead(chunk) for chunk in chunks])
-        stretches = [Stretch(frames=chunk.frames, kv=chunk.kv) for chunk in chunks]
+        stretches = [Stretch(frames=chunk.frames, lane=chunk.lane) for chunk in chunks]
         call = FrameCall(stretches, self.rules[many].sizes(len(x)), head_dim=self.config.pos_meb_dim, like=self._weight)
         rows = self.module.backbone.run(F.pad(x, (0, 0, 0, call.padding))[None], call)
         samples: Tensor = self.module.head(rows, call)[0, : len(x) * self.config.hop_length]
@@ -271,16 +267,16 @@ class SpeechSession:
 
     def reset(self) -> None:
         """Back to an empty stream."""
-        self._kv = self.decoder.new_kv()
+        self._lane = self.decoder.new_lane()
         self._waiting: list[int] = []
 
     def snapshot(self) -> tuple[int, tuple[int, ...]]:
         """A point to come back to: frames decoded and frames waiting."""
-        return self._kv.length, tuple(self._waiting)
+        return self._lane.length, tuple(self._waiting)
 
     def restore(self, snapshot: tuple[int, tuple[int, ...]]) -> None:
         """Back to a snapshot of this stream: what was decoded since is as if it had not been."""
-        self._kv.length, self._waiting = snapshot[0], list(snapshot[1])
+        self._lane.length, self._waiting = snapshot[0], list(snapshot[1])
 
     def push(self, ids: Sequence[int]) -> list[Tensor]:
         """Adds frames; the chunks [sample] they complete, maybe none."""
@@ -305,6 +301,6 @@ class SpeechSession:
         return chunks
 
     def _chunk(self, frames: int) -> Chunk:
-        chunk = Chunk(ids=tuple(self._waiting), frames=frames, kv=self._kv)
+        chunk = Chunk(ids=tuple(self._waiting), frames=frames, lane=self._lane)
         del self._waiting[:frames]
         return chunk

@@ -1,7 +1,7 @@
 """The Audio8 language model: a slow model over columns, a fast model inside each frame (AUDIO8 spec, section 3).
 
 Modules hold weights only and are named as in the checkpoint. `forward` and `fast_stack` are the simple path, without a
-cache, which trains and is kept to compare with; steps on rows of a `SlowCache` are a backend's (`backends/`).
+cache, which trains and is kept to compare with; steps on rows of a `SequenceCache` are a backend's (`backends/`).
 
 Shapes: C = num_codebooks, N = codebook_size. A column is C + 1 integers: a token id, then the C codes of an audio
 frame (zeros at text). Compact logits are the N semantic ids, then end-of-speech at index N.
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.cache import SlowCache
+from oscine.families.audio8.cache import cache_shape, mixer_state
 from oscine.families.audio8.config import HybridConfig, LMConfig
 from oscine.families.audio8.dense import (
     Attention,
@@ -28,6 +28,7 @@ from oscine.families.audio8.dense import (
 from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
 from oscine.layers.embedding import Embedding
 from oscine.layers.norm import RMSNorm
+from oscine.runtime.cache import SequenceCache
 
 StateOf = Callable[[int], MixerState]
 """Layer index → its recurrent state."""
@@ -113,13 +114,13 @@ class DualAR(nn.Module):
         visible = visible | (order[None, :] == order[:, None])  # a padded query must see something
         attend = attend_directly(self.config.n_local_heads, additive_mask(visible, self.dtype))
         keep = None if mask is None else real[..., None].to(self.dtype)
-        scratch = SlowCache(self.config, dtype=self.dtype, device=columns.device)
+        scratch = SequenceCache(cache_shape(self.config, self.dtype), columns.device)
         scratch.ensure(rows, 0)
         hidden = self.stack(
             self.embed(columns),
             positions,
             lambda _, q, kv: attend(q, kv),
-            lambda layer: scratch.mixer_state(layer, slice(0, rows)),
+            lambda layer: mixer_state(scratch, layer, slice(0, rows)),
             keep,
         )
         final = self.final_norm(hidden)

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oscine.families.audio8.cache import Exported, SlowCache
+from oscine.families.audio8.cache import cache_shape
 from oscine.families.audio8.model import DualAR
 from oscine.families.audio8.prompt import PromptIds
-from oscine.families.audio8.rows import DecodeRows, Sampling
+from oscine.families.audio8.rows import STEPPED, DecodeRows, Sampling
+from oscine.runtime.cache import Exported, SequenceCache
 from oscine.types import AudioInput, Job
 
 Reference = npt.NDArray[np.int64] | AudioInput
@@ -75,7 +76,7 @@ class SlotTable:
     """The decoding slots, in the order of their rows, with all the tensors that have those rows."""
 
     def __init__(self, model: DualAR) -> None:
-        self.cache = SlowCache(model.config, dtype=model.dtype, device=model.device)
+        self.cache = SequenceCache(cache_shape(model.config, model.dtype), model.device)
         self.rows = DecodeRows(model.config, model.device)
         self.active: list[Slot] = []  # index = row
 
@@ -102,7 +103,7 @@ class SlotTable:
             self.active[gap] = last
         elif slot.failed:  # what is not finite would reach others through the padding
             self.cache.clear(freed)
-        self.rows.free(freed)
+        self.rows.clear(freed)
         slot.row = None
 
     def move_to_tail(self, slots: Sequence[Slot]) -> int:
@@ -132,8 +133,8 @@ class SlotTable:
         return Snapshot(
             positions=[slot.position for slot in slots],
             emitted=[slot.emitted for slot in slots],
-            rows=self.rows.snapshot(rows),
-            recurrent=self.cache.snapshot(rows),
+            rows=self.rows.snapshot(rows, STEPPED),
+            recurrent=self.cache.states.snapshot(rows),
         )
 
     def restore(self, slots: Sequence[Slot], snapshot: Snapshot) -> None:
@@ -142,7 +143,7 @@ class SlotTable:
         for slot, position, emitted in zip(slots, snapshot.positions, snapshot.emitted, strict=True):
             slot.position, slot.emitted = position, emitted
         self.rows.restore(rows, snapshot.rows)
-        self.cache.restore(rows, snapshot.recurrent)
+        self.cache.states.restore(rows, snapshot.recurrent)
 
     def _swap(self, one: Slot, other: Slot) -> None:
         assert one.row is not None
@@ -153,7 +154,7 @@ class SlotTable:
             self._move(source, target)
         one.row, other.row = other.row, one.row
         self.active[one.row], self.active[other.row] = one, other
-        self.rows.free(spare)
+        self.rows.clear(spare)
 
     def _move(self, source: int, target: int) -> None:
         self.cache.move(source, target)

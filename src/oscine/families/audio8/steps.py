@@ -25,13 +25,14 @@ from oscine.errors import (
     UnsupportedFeature,
 )
 from oscine.families.audio8.backends.protocol import Backend, noise_size
-from oscine.families.audio8.cache import Exported, row_bytes
+from oscine.families.audio8.cache import cache_shape
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.lru import RecentStore
 from oscine.families.audio8.prompt import prefix_columns, suffix_columns
 from oscine.families.audio8.slots import Audio8Inputs, Slot, SlotTable, Snapshot, Span
+from oscine.runtime.cache import Exported
 from oscine.runtime.exact import ExactRule
+from oscine.runtime.store import RecentStore, content_key
 from oscine.runtime.undo import own_outcome, undo_on_error
 from oscine.seeds import derive_seed
 from oscine.types import AudioInput, Job, StepOut
@@ -46,7 +47,7 @@ def job_bytes(config: LMConfig, dtype: torch.dtype, rule: ExactRule, prompt_colu
 
     All rows are as wide as the widest job needs, so a row counts in full, however short its own job is.
     """
-    row = row_bytes(config, dtype, rule.width.round(config.max_seq_len))
+    row = cache_shape(config, dtype).row_bytes(rule.width.round(config.max_seq_len))
     frames = max(0, config.max_seq_len - prompt_columns)
     return row + 4 * noise_size(config) + 8 * config.num_codebooks * frames
 
@@ -82,7 +83,7 @@ class Audio8StepModel:
         """
         if self.codec is None:
             raise UnsupportedFeature("this model takes no reference audio", param="ref_audio")
-        key = _audio_key(audio)
+        key = content_key(audio.samples, audio.sample_rate)
         codes = self._codes.get(key)
         if codes is None:
             _check_audio(audio, self.codec.config.sample_rate)
@@ -103,7 +104,7 @@ class Audio8StepModel:
         if job.after is None and isinstance(inputs.reference, AudioInput):
             if self.codec is None:
                 raise UnsupportedFeature("this model takes no reference audio", param="ref_audio")
-            slot.codes = self._codes.get(_audio_key(inputs.reference))
+            slot.codes = self._codes.get(content_key(inputs.reference.samples, inputs.reference.sample_rate))
             slot.phase = "encode" if slot.codes is None else "prefill"
         elif job.after is None and inputs.reference is not None:
             slot.codes = self._checked_codes(inputs.reference)
@@ -301,11 +302,6 @@ def _frames_of(job: Job) -> Tensor:
     if not job.frames:
         raise GenerationError(f"job {job.id} gave no frames to continue from")
     return torch.stack([torch.as_tensor(frame) for frame in job.frames], dim=1).long()
-
-
-def _audio_key(audio: AudioInput) -> bytes:
-    samples = np.ascontiguousarray(audio.samples)
-    return hashlib.sha256(f"{audio.sample_rate} {samples.dtype} ".encode() + samples.tobytes()).digest()
 
 
 def _tensor_bytes(tensor: Tensor) -> int:

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.errors import InvalidRequest
-from oscine.families.auk.cache import ContentCache
 from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.graphs import Capture, CapturedStep, Work, captured, shapes_of
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.vae import AuKVAE, plan_tiles
 from oscine.families.auk.vae_whole import WholeDecoder, activation
+from oscine.runtime.store import RecentStore
 
 Granularity = Literal["off", "regional", "full"]
 GRANULARITIES = ("off", "regional", "full")
@@ -51,7 +51,7 @@ class CompiledTransformer:
     ) -> None:
         self._dit, self._capture = dit, capture
         self.latent_dim, self.proj_out, self.modulation_table = dit.latent_dim, dit.proj_out, dit.modulation_table
-        self._graphs: ContentCache[CapturedStep] = ContentCache(check_max_graphs(max_graphs))
+        self._graphs: RecentStore[CapturedStep] = RecentStore(check_max_graphs(max_graphs))
         self._evaluate = dit.evaluate
         if granularity == "full":
             self._evaluate = torch.compile(dit.evaluate, dynamic=True)
@@ -106,7 +106,7 @@ class CompiledTransformer:
         if self._capture is None:
             return self._evaluate(x, rows, ctx)
         capture, shapes = self._capture, (x.shape, rows.shape, *shapes_of(ctx))
-        graph = self._graphs.get(shapes, lambda: CapturedStep(capture, self._evaluate, x, rows, ctx))
+        graph = self._graphs.get_or_make(shapes, lambda: CapturedStep(capture, self._evaluate, x, rows, ctx))
         return graph(x, rows, ctx)[:, :frames]
 
     def velocities(

@@ -10,13 +10,13 @@ from torch import Tensor
 from oscine.errors import WeightMismatch
 from oscine.families.auk.audio import prepare_audio
 from oscine.families.auk.audio_tower import audio_tokens
-from oscine.families.auk.cache import ContentCache, audio_key
 from oscine.families.auk.folder import AuKFolder
 from oscine.families.auk.mel import MEL_RATE, log_mel, mel_frames
 from oscine.families.auk.prompt import PromptTokenizer
 from oscine.families.auk.residency import free_unused
 from oscine.families.auk.thinker import Thinker
 from oscine.families.auk.weights import Fusion, load_thinker
+from oscine.runtime.store import RecentStore, content_key
 from oscine.types import Samples
 
 CONDITION_CACHE = 16
@@ -56,13 +56,13 @@ class Conditioner:
         self.tokenizer = PromptTokenizer(parts.encoder, parts.thinker)
         self.resident, self._make_room = resident, make_room
         self._parts, self._fusion, self._device, self._dtype = parts, fusion, device, dtype
-        self._cache: ContentCache[Tensor] = ContentCache(cache_size)
+        self._cache: RecentStore[Tensor] = RecentStore(cache_size)
         self._thinker = self._load() if resident else None
 
     def condition(self, instruction: str, clip: Samples | None) -> Tensor:
         """The fused condition float32 [1, token, hidden] of an instruction and a clip at 16 kHz; cached by content."""
-        key = (instruction, None if clip is None else audio_key(clip))
-        return self._cache.get(key, lambda: self._encode(instruction, clip))
+        key = (instruction, None if clip is None else content_key(clip))
+        return self._cache.get_or_make(key, lambda: self._encode(instruction, clip))
 
     def input_ids(self, instruction: str, clip_samples: int | None) -> list[int]:
         """The prompt's ids for a clip of so many samples at 16 kHz (None: no clip)."""

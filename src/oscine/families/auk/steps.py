@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from oscine.errors import GenerationError
-from oscine.families.auk.cache import ContentCache, audio_key
 from oscine.families.auk.conditioner import Conditioner
 from oscine.families.auk.layouts import AuKStepContext
 from oscine.families.auk.residency import TransformerHolder
 from oscine.families.auk.sampler import GUIDANCE_FLOOR, Transformer, check_finite, draw_noise, guided
 from oscine.families.auk.vae import AuKVAE
+from oscine.runtime.store import RecentStore, content_key
 from oscine.runtime.undo import own_outcome
 from oscine.seeds import derive_seed
 from oscine.types import Job, Samples, StepOut
@@ -74,8 +74,8 @@ class AuKStepModel:
         self._holder, self._vae, self._conditioner = holder, vae, conditioner
         self._device = vae.global_mean.device
         self._slots: dict[str, _Slot | None] = {}
-        self._references: ContentCache[Tensor] = ContentCache(reference_cache)
-        self._tables: ContentCache[Tensor] = ContentCache(TABLE_CACHE)
+        self._references: RecentStore[Tensor] = RecentStore(reference_cache)
+        self._tables: RecentStore[Tensor] = RecentStore(TABLE_CACHE)
 
     def admit(self, job: Job) -> None:
         """Takes the job in; its device work begins with its first step."""
@@ -139,7 +139,7 @@ class AuKStepModel:
                 cfg_infer=inputs.branches == 2,
             )
             times = torch.tensor(inputs.grid[:-1], device=self._device)
-            table = self._tables.get(inputs.grid, lambda: dit.modulation_table(times))
+            table = self._tables.get_or_make(inputs.grid, lambda: dit.modulation_table(times))
             slot.context = replace(context, modulation=table)
         return slot.context
 
@@ -147,7 +147,7 @@ class AuKStepModel:
         if clip is None:
             return None
         wav = torch.from_numpy(clip)[None].to(self._device)
-        return self._references.get(audio_key(clip), lambda: self._vae.encode(wav))
+        return self._references.get_or_make(content_key(clip), lambda: self._vae.encode(wav))
 
     def _noise(self, job: Job, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)  # on the CPU, so that a seed means the same on every device

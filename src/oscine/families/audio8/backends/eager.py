@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.backends.flat import FlatBlock, Product, flat_attention, product_of, product_with
 from oscine.families.audio8.backends.protocol import SamplingRows
-from oscine.families.audio8.cache import SlowCache
+from oscine.families.audio8.cache import mixer_state
 from oscine.families.audio8.dense import Block, additive_mask, grouped_attention
 from oscine.families.audio8.model import DualAR, causal_mask
 from oscine.kernels.fp16 import Fp16Linear, Fp16Matrix, fp16_matrix
 from oscine.layers.norm import StepNorm
+from oscine.runtime.cache import SequenceCache
 from oscine.runtime.exact import ExactRule, check_exact
 from oscine.runtime.sampling import pick, rank, replace_repeats
 
@@ -49,20 +50,20 @@ class EagerBackend:
         )
 
     def advance(
-        self, columns: Tensor, positions: Tensor, cache: SlowCache, rows: slice, width: int
+        self, columns: Tensor, positions: Tensor, cache: SequenceCache, rows: slice, width: int
     ) -> tuple[Tensor, Tensor]:
         """As `Backend.advance`."""
         model, config = self.model, self.model.config
-        plan = cache.kv.plan(positions, rows, width)
+        plan = cache.plan(positions, rows, width)
         visible = torch.arange(width, device=columns.device) <= positions[..., None]
         mask = additive_mask(visible, model.dtype)
         embedded = model.embed(columns)
 
         def attend(layer: int, q: Tensor, kv: Tensor) -> Tensor:
-            return grouped_attention(q, *cache.kv.append(layer, kv, plan), mask)
+            return grouped_attention(q, *cache.append(layer, kv, plan), mask)
 
         def attend_flat(layer: int, q: Tensor, kv: Tensor) -> Tensor:
-            return flat_attention(q, *cache.kv.append(layer, kv, plan), mask)
+            return flat_attention(q, *cache.append(layer, kv, plan), mask)
 
         if config.hybrid is None:
             x, rope = embedded.flatten(0, 1), model.slow_rope.complex_on(model.device)[positions.flatten()]
@@ -70,7 +71,7 @@ class EagerBackend:
                 x = block(x, rope, attend_flat, layer)
             hidden = x.view_as(embedded)[:, -1]
         else:
-            hidden = model.stack(embedded, positions, attend, lambda layer: cache.mixer_state(layer, rows))[:, -1]
+            hidden = model.stack(embedded, positions, attend, lambda layer: mixer_state(cache, layer, rows))[:, -1]
         final = model.final_norm(hidden)
         return final, final if config.norm_fastlayer_input or config.hybrid is not None else hidden
 

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audio8.backends.protocol import SamplingRows
-from oscine.families.audio8.cache import SlowCache
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.dense import Attention, Block, RopeTable
 from oscine.families.audio8.model import DualAR
 from oscine.kernels import compiled
 from oscine.kernels.compiled import Interface, Keeper, Matrix
 from oscine.layers.norm import RMSNorm
+from oscine.runtime.cache import SequenceCache
 from oscine.runtime.exact import ExactRule, RowRule, WidthRule
 from oscine.runtime.sampling import Truncation
 
@@ -119,7 +119,7 @@ class NativeBackend:
         self._described = self._describe(model)
 
     def advance(
-        self, columns: Tensor, positions: Tensor, cache: SlowCache, rows: slice, width: int
+        self, columns: Tensor, positions: Tensor, cache: SequenceCache, rows: slice, width: int
     ) -> tuple[Tensor, Tensor]:
         """As `Backend.advance`."""
         count, time = positions.shape
@@ -128,8 +128,8 @@ class NativeBackend:
         flat = columns.transpose(1, 2).reshape(tokens, self._columns).contiguous()
         places, own_rows = positions.contiguous(), torch.arange(rows.start, rows.stop).repeat_interleave(time)
         final, fast_hidden = torch.empty(wanted, self._dim), torch.empty(wanted, self._dim)
-        layers = (c_void_p * len(cache.kv.layers))(*(layer.data_ptr() for layer in cache.kv.layers))
-        where = _Cache(layers, cache.kv.capacity)
+        layers = (c_void_p * len(cache.layers))(*(layer.data_ptr() for layer in cache.layers))
+        where = _Cache(layers, cache.capacity)
         tensors = (flat, own_rows, places, final, fast_hidden)
         _check(self._library.advance(byref(self._described), byref(where), tokens, wanted, *map(_address, tensors)))
         return final, fast_hidden

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from oscine.families.audio8.cache import SlowCache
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model import DualAR
+from oscine.runtime.cache import SequenceCache
 from oscine.runtime.exact import ExactRule
 from oscine.runtime.sampling import Truncation
 
@@ -48,7 +48,7 @@ class Backend(Protocol):
         """The shapes of calls in which a row's result is its own."""
 
     def advance(
-        self, columns: Tensor, positions: Tensor, cache: SlowCache, rows: slice, width: int
+        self, columns: Tensor, positions: Tensor, cache: SequenceCache, rows: slice, width: int
     ) -> tuple[Tensor, Tensor]:
         """Runs columns int64 [row, C + 1, time] at `positions` [row, time] on `rows` of the cache.
 

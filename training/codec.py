@@ -56,13 +56,13 @@ CONFIG = SpectralConfig(
     cycle_units=CYCLE_UNITS,
 )
 SEED = 1
-BATCH, SEGMENT_FRAMES = 4, 40
+BATCHES, SEGMENT_FRAMES = {"cpu": 4, "cuda": 32}, 40
 SKIPPED_FRAMES = 6
 """The first frames of a segment lack their past and are not compared, the last CONFIG.lookahead ones their future."""
 PLACES: tuple[tuple[Place, float], ...] = (("anywhere", 0.65), ("onset", 0.2), ("ending", 0.15))
 PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.0e-3, 1e-2, 0.998
 DISCRIMINATOR_RATE, DISCRIMINATOR_ALONE = 1e-3, 100
-JUDGED_SEGMENTS, JUDGED_SAMPLES = 2, 24000  # of a batch and of each segment, for the discriminators
+JUDGED_SHARE, JUDGED_SAMPLES = 0.5, 24000  # of the segments and of each of these, for the discriminators
 SPEECH_LEVEL = 0.08  # root mean square of the clips
 MEL_WEIGHT, MAGNITUDE_WEIGHT, WAVE_WEIGHT = 5.0, 1.0, 0.5
 SCORE_WEIGHT, MATCH_WEIGHT = 1.0, 2.0  # once the discriminators judge
@@ -102,6 +102,8 @@ class Trainer:
             self.codec.parameters(), betas=(0.8, 0.98), weight_decay=WEIGHT_DECAY, fused=True
         )
         self.judge_optimizer = torch.optim.AdamW(self.discriminator.parameters(), betas=(0.8, 0.98), fused=True)
+        self.batch = BATCHES[device.type]
+        self.judged_segments = max(1, round(JUDGED_SHARE * self.batch))
         self.step, self.judged, self.seconds = 0, 0, 0.0
 
     def state(self) -> dict:
@@ -140,7 +142,7 @@ class Trainer:
         if judge:
             spare = audio.shape[-1] - JUDGED_SAMPLES
             at = int(torch.randint(0, spare + 1, (1,), generator=self.generator))
-            real, fake = (x[:JUDGED_SEGMENTS, :, at : at + JUDGED_SAMPLES] for x in (audio, output))
+            real, fake = (x[: self.judged_segments, :, at : at + JUDGED_SAMPLES] for x in (audio, output))
             self._teach_discriminator(real, fake.detach(), progress, log)
             if judged:
                 total = total + self._judge(fake, real, log)
@@ -152,7 +154,7 @@ class Trainer:
         chance, place = float(torch.rand((), generator=self.generator)), PLACES[0][0]
         for name, share in PLACES:
             place, chance = (name, chance - share) if chance >= 0 else (place, chance)
-        drawn = self.segments.draw(self.generator, BATCH, SEGMENT_FRAMES, place)
+        drawn = self.segments.draw(self.generator, self.batch, SEGMENT_FRAMES, place)
         moved = Segment(**{name: value.to(self.device) for name, value in vars(drawn).items()})
         first = 0 if place == "onset" else SKIPPED_FRAMES
         last = SEGMENT_FRAMES if place == "ending" else SEGMENT_FRAMES - CONFIG.lookahead
@@ -268,7 +270,7 @@ def main() -> None:
     parser.add_argument("--judge-from", type=float, default=0.2, help="share of the time without discriminators")
     parser.add_argument("--max-steps", type=int, help="stop here, for trials")
     parser.add_argument("--float32", action="store_true", help="no bfloat16, for processors without such units")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=tuple(BATCHES), default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     folders = zip(options.data, options.cache, options.codes, options.prosody, strict=True)
     segments = Segments([Source.load(*folder) for folder in folders], HELD_OUT_EVERY)

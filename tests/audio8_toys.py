@@ -12,7 +12,7 @@ from oscine.families.audio8.backends.eager import EagerBackend
 from oscine.families.audio8.backends.native import load_library, native_backend
 from oscine.families.audio8.backends.protocol import Backend
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptIds
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.slots import Audio8Inputs

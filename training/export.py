@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.spectral_codec import SpectralCodec
 from oscine.families.audio8.spectral_config import KIND
 from training.checkpoint import halved, trained_weights

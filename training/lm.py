@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
 from training.checkpoint import read_start
 from training.common import Log, average_into, learning_rate, save

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.dense import Attend
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dense import Attend
+from oscine.families.audio8.model.dual_ar import DualAR
 from training.factors import ADVANCES, BENDS, CODEBOOK_SIZE, LOUDNESSES
 from training.lm_data import IGNORED, Batch
 

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.weights import build_lm
 
 ATOL, RTOL = 5e-5, 1e-4

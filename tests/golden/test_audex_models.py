@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from oscine.families.audex.audio_tower import AudioTower
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig
-from oscine.families.audex.dense import DenseLM
-from oscine.families.audex.hybrid import HybridLM, wide_rms_norm
-from oscine.families.audex.mamba import Mamba, gated_group_norm
-from oscine.families.audex.moe import Router
+from oscine.families.audex.model.audio_tower import AudioTower
+from oscine.families.audex.model.dense import DenseLM
+from oscine.families.audex.model.hybrid import HybridLM, wide_rms_norm
+from oscine.families.audex.model.mamba import Mamba, gated_group_norm
+from oscine.families.audex.model.moe import Router
 from oscine.families.audex.speech_decoder import plain_rms_norm
 from oscine.families.audex.weights import LM_RULES, lm_keys
 from oscine.layers.norm import rms_norm

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from oscine.families.audio8.backends.eager import EagerBackend
 from oscine.families.audio8.backends.protocol import noise_size
-from oscine.families.audio8.cache import cache_shape
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.cache import cache_shape
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import frame_columns
 from oscine.families.audio8.steps import Audio8StepModel
 from oscine.families.audio8.weights import LM_RULES

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from oscine.families.audio8.dense import RopeTable
+from oscine.families.audio8.model.dense import RopeTable
 from oscine.layers.rope import rope_table, rotate_interleaved
 from tests.golden.audio8_files import assert_close, assert_equal, find
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from oscine.families.audio8.backends.eager import EagerBackend
-from oscine.families.audio8.cache import cache_shape, mixer_state
-from oscine.families.audio8.dense import additive_mask, attend_directly
-from oscine.families.audio8.hybrid import MixerState
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.cache import cache_shape, mixer_state
+from oscine.families.audio8.model.dense import additive_mask, attend_directly
+from oscine.families.audio8.model.dual_ar import DualAR
+from oscine.families.audio8.model.hybrid import MixerState
 from oscine.runtime.cache import SequenceCache
 from tests.golden.audio8_files import GoldenFile, assert_close, find, lm_of
 

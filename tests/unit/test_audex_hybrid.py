@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from oscine.families.audex.hybrid import HybridLM
-from oscine.families.audex.lanes import Decode, Prefill
-from oscine.families.audex.mamba import scan_chunk
-from oscine.families.audex.moe import MoE, Router
+from oscine.families.audex.model.hybrid import HybridLM
+from oscine.families.audex.model.lanes import Decode, Prefill
+from oscine.families.audex.model.mamba import scan_chunk
+from oscine.families.audex.model.moe import MoE, Router
 from tests.unit.audex_models import random_hybrid
 
 

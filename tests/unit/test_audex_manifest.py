@@ -6,12 +6,12 @@ import torch
 from torch import nn
 
 from oscine.families.audex import spec
-from oscine.families.audex.audio_tower import AudioTower
 from oscine.families.audex.bench import SPEECH_DECODER, XCODEC
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig, parse_lm_config
-from oscine.families.audex.dense import DenseLM
-from oscine.families.audex.hybrid import HybridLM
+from oscine.families.audex.model.audio_tower import AudioTower
+from oscine.families.audex.model.dense import DenseLM
+from oscine.families.audex.model.hybrid import HybridLM
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.weights import lm_dtypes
 from oscine.families.audex.xcodec import XCodecDecoder

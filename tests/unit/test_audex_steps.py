@@ -12,7 +12,7 @@ import torch
 
 from oscine.errors import NonFiniteOutput
 from oscine.families.audex.family import AudexFamily
-from oscine.families.audex.heads import head_of
+from oscine.families.audex.model.heads import head_of
 from oscine.families.audex.steps import AudexStepModel
 from oscine.types import AudioInput, Job, Request, StepOut
 from tests.unit.audex_models import dense_family

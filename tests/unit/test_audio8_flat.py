@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oscine.families.audio8.backends.flat import FlatBlock, flat_attention
-from oscine.families.audio8.dense import Attention, Block, attend_directly
+from oscine.families.audio8.model.dense import Attention, Block, attend_directly
 from oscine.layers.norm import StepNorm, rms_norm
 from oscine.layers.rope import apply_rope_complex, rope_table, rotate_interleaved, spread_interleaved
 from oscine.runtime.sampling import pick, rank, truncation

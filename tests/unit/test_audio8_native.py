@@ -16,8 +16,8 @@ from torch import Tensor
 from oscine.families.audio8.backends import native
 from oscine.families.audio8.backends.native import native_backend, num_weights
 from oscine.families.audio8.backends.protocol import Backend, SamplingRows, noise_size
-from oscine.families.audio8.cache import cache_shape
 from oscine.families.audio8.config import LMConfig
+from oscine.families.audio8.model.cache import cache_shape
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.steps import Audio8StepModel
 from oscine.kernels.compiled import LIBRARIES, open_library
@@ -243,7 +243,7 @@ def test_only_small_dense_float32_models_have_them(monkeypatch: pytest.MonkeyPat
     products = sum(m.weight.numel() for m in random_lm(lm_config(TINY)).modules() if isinstance(m, torch.nn.Linear))
     projection = TINY["dim"] * TINY["fast_dim"]
     assert num_weights(lm_config(TINY)) == products - projection + TINY["codebook_size"] * TINY["dim"]
-    monkeypatch.setattr(native, "MAX_WEIGHTS", num_weights(lm_config(TINY)) - 1)
+    monkeypatch.setattr(native, "SMALL_WEIGHTS", num_weights(lm_config(TINY)) - 1)
     assert native_backend(random_lm(lm_config(TINY))) is None
 
 

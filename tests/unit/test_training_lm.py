@@ -27,7 +27,7 @@ from training.tokenizer import CUT, SEMANTIC_BEGIN, alphabet, build_tokenizer
 
 import oscine
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
 from oscine.families.audio8.spectral_codec import SpectralCodec
 from oscine.families.audio8.spectral_config import SpectralConfig

@@ -16,7 +16,7 @@ from training.systems import OurVoice, Rendering
 from training.wording import WordErrors
 
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.spectral_codec import SpectralCodec
 from tests.unit.test_training_lm import CODEC, small_values
 

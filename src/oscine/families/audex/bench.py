@@ -20,10 +20,10 @@ from oscine.families.audex import phases, tokens
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import DenseConfig
 from oscine.families.audex.decoder import SpeechStreamDecoder
-from oscine.families.audex.dense import DenseLM
 from oscine.families.audex.family import LATER_CHUNKS, SPEECH, row_rule
 from oscine.families.audex.jobs import LMJob
 from oscine.families.audex.loading import AudexModel, load_model, wide_dtype
+from oscine.families.audex.model.dense import DenseLM
 from oscine.families.audex.spec import PARTS
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.steps import AudexStepModel

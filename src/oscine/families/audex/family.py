@@ -15,9 +15,9 @@ from oscine.audio.resample import resample, resampled_length
 from oscine.errors import GenerationError, InvalidRequest, UnknownVoice, UnsupportedFeature
 from oscine.families.audex.decoder import AnswerDecoder, SoundDecoder, SpeechStreamDecoder, answer_text
 from oscine.families.audex.frontend import SAMPLE_RATE, cut_clips, log_mel, normalize, num_clips
-from oscine.families.audex.heads import MIN_RUN
 from oscine.families.audex.jobs import Deferred, JobMaker, LMJob
 from oscine.families.audex.loading import AudexModel, LanguageModel, load_model, wide_dtype
+from oscine.families.audex.model.heads import MIN_RUN
 from oscine.families.audex.prompt import (
     TRANSCRIBE_QUESTION,
     PromptEncoder,

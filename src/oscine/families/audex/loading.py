@@ -17,7 +17,6 @@ from oscine.checkpoint.hub import cached_folder
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import ConfigMismatch, MissingFile, UnsupportedFeature
 from oscine.families.audex import frontend
-from oscine.families.audex.audio_tower import AudioTower
 from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
 from oscine.families.audex.config import (
     AudioConfig,
@@ -25,8 +24,9 @@ from oscine.families.audex.config import (
     LMConfig,
     parse_lm_config,
 )
-from oscine.families.audex.dense import DenseLM
-from oscine.families.audex.hybrid import HybridLM
+from oscine.families.audex.model.audio_tower import AudioTower
+from oscine.families.audex.model.dense import DenseLM
+from oscine.families.audex.model.hybrid import HybridLM
 from oscine.families.audex.phases import XCODEC1_CODEBOOK_SIZE, XCODEC1_NUM_CODEBOOKS
 from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.tokens import TokenSpace

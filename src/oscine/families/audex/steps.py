@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from oscine.errors import NonFiniteOutput
-from oscine.families.audex.heads import Head, head_of
 from oscine.families.audex.jobs import Deferred, LMJob, Output
 from oscine.families.audex.loading import AudexModel
+from oscine.families.audex.model.heads import Head, head_of
 from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS, PhaseTable
 from oscine.families.audex.sampling import blend, draw
 from oscine.runtime.cache import Lane, LaneSnapshot

@@ -24,7 +24,7 @@ from oscine.families.audio8.codec_config import CodecConfig
 from oscine.families.audio8.codec_kinds import AnyCodec
 from oscine.families.audio8.config import Audio8Config, GenerationDefaults, HybridConfig, LMConfig
 from oscine.families.audio8.family import Audio8Family
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds
 from oscine.families.audio8.slots import Audio8Inputs
 from oscine.families.audio8.steps import Audio8StepModel

@@ -20,7 +20,7 @@ from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.codec_kinds import AnyCodec
 from oscine.families.audio8.config import Audio8Config
 from oscine.families.audio8.decoder import Audio8Decoder
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptBuilder, PromptIds, normalize_text
 from oscine.families.audio8.rows import Sampling
 from oscine.families.audio8.slots import Audio8Inputs

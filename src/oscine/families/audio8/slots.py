@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oscine.families.audio8.cache import cache_shape
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.cache import cache_shape
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptIds
 from oscine.families.audio8.rows import STEPPED, DecodeRows, Sampling
 from oscine.runtime.cache import Exported, SequenceCache

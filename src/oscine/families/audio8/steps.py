@@ -25,9 +25,9 @@ from oscine.errors import (
     UnsupportedFeature,
 )
 from oscine.families.audio8.backends.protocol import Backend, noise_size
-from oscine.families.audio8.cache import cache_shape
 from oscine.families.audio8.codec import Codec
 from oscine.families.audio8.config import LMConfig
+from oscine.families.audio8.model.cache import cache_shape
 from oscine.families.audio8.prompt import prefix_columns, suffix_columns
 from oscine.families.audio8.slots import Audio8Inputs, Slot, SlotTable, Snapshot, Span
 from oscine.runtime.cache import Exported

@@ -13,7 +13,7 @@ from oscine.errors import MissingFile
 from oscine.families.audio8.codec_kinds import AnyCodec, AnyCodecConfig, build_codec
 from oscine.families.audio8.codec_weights import codec_state
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 
 LM_RULES = WeightRules(drop_suffixes=("freqs_cis", "rotary_emb.inv_freq", "mup_vector"))
 

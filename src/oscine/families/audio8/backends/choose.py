@@ -5,7 +5,7 @@ from __future__ import annotations
 from oscine.families.audio8.backends.eager import EagerBackend
 from oscine.families.audio8.backends.native import native_backend
 from oscine.families.audio8.backends.protocol import Backend
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.kernels.fp16 import to_fp16_weights
 from oscine.runtime.backends import choose
 

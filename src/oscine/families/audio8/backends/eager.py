@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.backends.flat import FlatBlock, Product, flat_attention, product_of, product_with
 from oscine.families.audio8.backends.protocol import SamplingRows
-from oscine.families.audio8.cache import mixer_state
-from oscine.families.audio8.dense import Block, additive_mask, grouped_attention
-from oscine.families.audio8.model import DualAR, causal_mask
+from oscine.families.audio8.model.cache import mixer_state
+from oscine.families.audio8.model.dense import Block, additive_mask, grouped_attention
+from oscine.families.audio8.model.dual_ar import DualAR, causal_mask
 from oscine.kernels.fp16 import Fp16Linear, Fp16Matrix, fp16_matrix
 from oscine.layers.norm import StepNorm
 from oscine.runtime.cache import SequenceCache

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.dense import Block, grouped_attention
+from oscine.families.audio8.model.dense import Block, grouped_attention
 from oscine.kernels.fp16 import Fp16Linear
 from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import StepNorm

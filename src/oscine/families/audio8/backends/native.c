@@ -1,6 +1,6 @@
 /* A step of a small dense dual-autoregressive model in one call (AUDIO8 spec, sections 3, 6 and 7).
  *
- * The formulas are those of model.py, frame.py and runtime/sampling.py, which stay the path to compare with; of a model this
+ * The formulas are those of model/, eager.py and runtime/sampling.py, which stay the path to compare with; of a model this
  * small most of a step there is the overhead of calls. native.py describes the structs, packs the weights and calls.
  *
  * Every sum has one order, whatever the number of tokens in the call: a row's result is the same bits in any company.

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from oscine.families.audio8.backends.protocol import SamplingRows
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.dense import Attention, Block, RopeTable
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dense import Attention, Block, RopeTable
+from oscine.families.audio8.model.dual_ar import DualAR
+from oscine.families.audio8.spec import SMALL_WEIGHTS
 from oscine.kernels import compiled
 from oscine.kernels.compiled import Interface, Keeper, Matrix
 from oscine.layers.norm import RMSNorm
@@ -28,9 +29,6 @@ from oscine.runtime.sampling import Truncation
 
 STEM = Path(__file__).with_name("libnative")
 """The libraries' path without the suffix for the processor."""
-
-MAX_WEIGHTS = 32 * 10**6
-"""Models with more weights in their products are bound by memory, and threads help them more."""
 
 _ERRORS: dict[int, Exception] = {
     1: MemoryError("no memory for a step"),
@@ -221,7 +219,7 @@ def native_backend(model: DualAR) -> NativeBackend | None:
     library = load_library()
     config = model.config
     fits = config.hybrid is None and model.device.type == "cpu" and model.dtype == torch.float32
-    if library is None or not fits or num_weights(config) > MAX_WEIGHTS:
+    if library is None or not fits or num_weights(config) > SMALL_WEIGHTS:
         return None
     return NativeBackend(model, library)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.model import DualAR
+from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.runtime.cache import SequenceCache
 from oscine.runtime.exact import ExactRule
 from oscine.runtime.sampling import Truncation

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audex.config import AudioConfig
-from oscine.families.audex.dense import Embedding
-from oscine.families.audex.hybrid import WideRMSNorm
+from oscine.families.audex.model.dense import Embedding
+from oscine.families.audex.model.hybrid import WideRMSNorm
 
 LAYER_NORM_EPS = 1e-5
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
-from oscine.families.audex.dense import Linear
-from oscine.families.audex.lanes import Call, Prefill
+from oscine.families.audex.model.dense import Linear
+from oscine.families.audex.model.lanes import Call, Prefill
 from oscine.runtime.cache import Lane
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audio8.config import HybridConfig, LMConfig
-from oscine.families.audio8.dense import Attend
+from oscine.families.audio8.model.dense import Attend
 from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rotate_half_split

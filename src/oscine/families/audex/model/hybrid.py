@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
-from oscine.families.audex.dense import Attention, Embedding, Linear, SquaredReluMLP
-from oscine.families.audex.lanes import Call, Decode, Prefill
-from oscine.families.audex.mamba import Mamba
-from oscine.families.audex.moe import MoE
+from oscine.families.audex.model.dense import Attention, Embedding, Linear, SquaredReluMLP
+from oscine.families.audex.model.lanes import Call, Decode, Prefill
+from oscine.families.audex.model.mamba import Mamba
+from oscine.families.audex.model.moe import MoE
 from oscine.runtime.cache import CacheShape, Lane
 
 

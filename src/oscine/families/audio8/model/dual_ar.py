@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.cache import cache_shape, mixer_state
 from oscine.families.audio8.config import HybridConfig, LMConfig
-from oscine.families.audio8.dense import (
+from oscine.families.audio8.model.cache import cache_shape, mixer_state
+from oscine.families.audio8.model.dense import (
     Attention,
     Block,
     LayerAttend,
@@ -25,7 +25,7 @@ from oscine.families.audio8.dense import (
     additive_mask,
     attend_directly,
 )
-from oscine.families.audio8.hybrid import HybridLayer, MixerState, scaled
+from oscine.families.audio8.model.hybrid import HybridLayer, MixerState, scaled
 from oscine.layers.embedding import Embedding
 from oscine.layers.norm import RMSNorm
 from oscine.runtime.cache import SequenceCache

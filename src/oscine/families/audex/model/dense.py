@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audex.config import DenseConfig
-from oscine.families.audex.lanes import Call, Decode, Prefill
+from oscine.families.audex.model.lanes import Call, Decode, Prefill
 from oscine.kernels.int8 import Int8Linear, Matrix, product
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_half_split

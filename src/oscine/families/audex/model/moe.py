@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
-from oscine.families.audex.dense import SquaredReluMLP
-from oscine.families.audex.lanes import Call, Decode
+from oscine.families.audex.model.dense import SquaredReluMLP
+from oscine.families.audex.model.lanes import Call, Decode
 from oscine.kernels.vector import pad_to_vector_width
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from oscine.families.audio8.config import LMConfig
-from oscine.families.audio8.hybrid import MixerState
+from oscine.families.audio8.model.hybrid import MixerState
 from oscine.runtime.cache import CacheShape, SequenceCache
 
 

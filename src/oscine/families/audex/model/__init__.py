@@ -1,0 +1,1 @@
+"""The language models, dense and hybrid, and the tower that hears."""

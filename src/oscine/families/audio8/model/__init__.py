@@ -1,0 +1,1 @@
+"""The language model: a slow model over columns, a fast model inside each frame."""

@@ -15,9 +15,9 @@ from torch import Tensor
 from oscine.checkpoint.config import read_json
 from oscine.families.auk import AuKTransformer, AuKVAE
 from oscine.families.auk.config import AuKConfig, ThinkerConfig
-from oscine.families.auk.folder import AuKFolder, open_folder
-from oscine.families.auk.thinker import Thinker
-from oscine.families.auk.weights import Fusion, load_dit, load_thinker
+from oscine.families.auk.model.thinker import Thinker
+from oscine.families.auk.weights.folder import AuKFolder, open_folder
+from oscine.families.auk.weights.rules import Fusion, load_dit, load_thinker
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from oscine.families.audex.codec_config import SpeechDecoderConfig
-from oscine.families.audex.loading import load_xcodec
-from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder, SpeechSession
+from oscine.families.audex.codec.config import SpeechDecoderConfig
+from oscine.families.audex.codec.speech_decoder import Chunk, SpeechDecoder, SpeechSession
+from oscine.families.audex.weights.loading import load_xcodec
 from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 
 TOL = 2e-5

@@ -16,15 +16,15 @@ from torch import Tensor
 
 from oscine.engine.engine import Engine
 from oscine.errors import InvalidRequest
+from oscine.families.audex.codec.speech_decoder import SpeechSession
 from oscine.families.audex.family import AudexFamily
 from oscine.families.audex.frontend import cut_clips, log_mel, normalize
 from oscine.families.audex.jobs import CODEC_CAP, JobMaker, LMJob
-from oscine.families.audex.loading import AudexModel, load_model
 from oscine.families.audex.phases import PhaseTable
 from oscine.families.audex.prompt import Kind, PromptEncoder, audio_prompt, generation_prompt, null_prompt
 from oscine.families.audex.sampling import Sampling, blend
-from oscine.families.audex.speech_decoder import SpeechSession
 from oscine.families.audex.steps import AudexStepModel
+from oscine.families.audex.weights.loading import AudexModel, load_model
 from oscine.runtime.exact import RowRule
 from oscine.types import AudioChunk, Done, Event, Job, Request
 from tests.golden.audex_fixtures import check, fixtures, read

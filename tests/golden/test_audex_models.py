@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from oscine.families.audex.codec.speech_decoder import plain_rms_norm
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig
 from oscine.families.audex.model.audio_tower import AudioTower
 from oscine.families.audex.model.dense import DenseLM
 from oscine.families.audex.model.hybrid import HybridLM, wide_rms_norm
 from oscine.families.audex.model.mamba import Mamba, gated_group_norm
 from oscine.families.audex.model.moe import Router
-from oscine.families.audex.speech_decoder import plain_rms_norm
-from oscine.families.audex.weights import LM_RULES, lm_keys
+from oscine.families.audex.weights.rules import LM_RULES, lm_keys
 from oscine.layers.norm import rms_norm
 from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from oscine.families.auk import AuKStepContext, AuKTransformer
-from oscine.families.auk.dit_blocks import RMS_EPS, compressed_positions, layer_norm, rope_table, rotate
-from oscine.families.auk.layouts import Padded
+from oscine.families.auk.model.blocks import RMS_EPS, compressed_positions, layer_norm, rope_table, rotate
+from oscine.families.auk.model.layouts import Padded
 from oscine.layers.norm import rms_norm
 from tests.golden.auk_fixtures import Golden, check, check_all, golden
 

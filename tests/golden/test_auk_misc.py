@@ -11,7 +11,7 @@ import pytest
 
 from oscine.compat.auk_wire import decode_frame, encode_frame
 from oscine.families.auk import build_time_grid, plan_tiles
-from oscine.families.auk.audio_tower import audio_tokens
+from oscine.families.auk.codec.layers import encoder_frames
 from oscine.families.auk.config import VAEConfig
 from oscine.families.auk.duration import (
     gen_frames,
@@ -23,9 +23,9 @@ from oscine.families.auk.duration import (
     transcript_seconds,
     zero_shot_seconds,
 )
-from oscine.families.auk.mel import mel_frames
+from oscine.families.auk.model.audio_tower import audio_tokens
+from oscine.families.auk.model.mel import mel_frames
 from oscine.families.auk.prompt import render_prompt
-from oscine.families.auk.vae_layers import encoder_frames
 from tests.golden.auk_fixtures import golden
 from tests.unit.auk_factory import RELEASED_VAE
 

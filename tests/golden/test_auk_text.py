@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from oscine.audio.resample import resample
-from oscine.families.auk.audio_tower import audio_tokens
-from oscine.families.auk.mel import log_mel, mel_filters, mel_frames
-from oscine.families.auk.thinker import Thinker
-from oscine.families.auk.weights import Fusion
+from oscine.families.auk.model.audio_tower import audio_tokens
+from oscine.families.auk.model.mel import log_mel, mel_filters, mel_frames
+from oscine.families.auk.model.thinker import Thinker
+from oscine.families.auk.weights.rules import Fusion
 from tests.golden.auk_fixtures import Golden, check, check_all, golden
 
 INPUT_KINDS = ("input_ids", "attention_mask", "input_features", "feature_attention_mask")

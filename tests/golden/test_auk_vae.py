@@ -12,8 +12,8 @@ from torch import Tensor
 
 from oscine.checkpoint.config import read_json
 from oscine.families.auk import AuKVAE
-from oscine.families.auk.filters import Activation, Downsample, Upsample, kaiser_sinc_taps
-from oscine.families.auk.vae_layers import AmpBlock, Chain
+from oscine.families.auk.codec.filters import Activation, Downsample, Upsample, kaiser_sinc_taps
+from oscine.families.auk.codec.layers import AmpBlock, Chain
 from tests.golden.auk_fixtures import Golden, check, check_all, golden
 
 INPUTS = {

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import oscine
+from oscine.families.audex.codec.speech_decoder import Chunk
 from oscine.families.audex.family import AudexFamily, load
 from oscine.families.audex.model.dense import DenseLM
-from oscine.families.audex.speech_decoder import Chunk
 from tests.gpu import NEEDS_CUDA
 from tests.unit.audex_models import tiny_folder
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 import oscine
 from oscine.families.auk import AuKPipeline, AuKRequest
-from oscine.families.auk.compiled import VAE_BUCKETS, WARM_FRAMES, WARM_REF_FRAMES, Granularity
-from oscine.families.auk.graphs import captured
+from oscine.families.auk.backends.compiled import VAE_BUCKETS, WARM_FRAMES, WARM_REF_FRAMES, Granularity
+from oscine.families.auk.backends.graphs import captured
 from tests.gpu import NEEDS_CUDA
 from tests.unit.auk_factory import TINY_ARCH, write_released
 

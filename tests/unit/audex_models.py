@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from oscine.families.audex.config import HybridConfig
 from oscine.families.audex.family import AudexFamily, load, row_rule
-from oscine.families.audex.loading import AudexModel, load_model
 from oscine.families.audex.model.hybrid import HybridLM
+from oscine.families.audex.weights.loading import AudexModel, load_model
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from oscine.families.auk import AuKTransformer, AuKVAE
 from oscine.families.auk.config import AuKConfig, ThinkerConfig
-from oscine.families.auk.thinker import Thinker
+from oscine.families.auk.model.thinker import Thinker
 
 RELEASED_ARCH: dict[str, Any] = {
     "dim": 1536, "heads": 24, "dim_head": 64, "ff_mult": 2, "text_hidden_dim": 2048, "num_layers": 10,

@@ -12,9 +12,9 @@ from torch import Tensor
 import oscine
 from oscine.errors import UnsupportedFeature, WeightMismatch
 from oscine.families.audex.family import load
-from oscine.families.audex.loading import load_lm
 from oscine.families.audex.model.dense import DenseLM
-from oscine.families.audex.weights import INT8_SUFFIXES, as_int8
+from oscine.families.audex.weights.loading import load_lm
+from oscine.families.audex.weights.rules import INT8_SUFFIXES, as_int8
 from oscine.kernels.int8 import Int8Linear
 from oscine.registry import FamilySpec, families
 from tests.unit.audex_models import CPU, random_hybrid, tiny_folder

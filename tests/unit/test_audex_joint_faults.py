@@ -12,9 +12,9 @@ from torch import Tensor
 
 from oscine.engine.engine import Engine
 from oscine.errors import NonFiniteOutput
+from oscine.families.audex.codec.speech_decoder import Chunk, SpeechDecoder
 from oscine.families.audex.decoder import SpeechStreamDecoder
 from oscine.families.audex.family import AudexFamily
-from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder
 from oscine.runtime.cache import Lane
 from oscine.types import Done, Failed, Job, Request, Samples
 from tests.unit.audex_models import dense_family

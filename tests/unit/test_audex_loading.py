@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from oscine.errors import CheckpointError, ConfigMismatch, MissingFile, WeightMismatch
 from oscine.families import load_family
-from oscine.families.audex.codec_config import XCodecConfig
+from oscine.families.audex.codec.config import XCodecConfig
+from oscine.families.audex.codec.xcodec import XCodecDecoder
 from oscine.families.audex.family import AudexFamily
-from oscine.families.audex.loading import XCODEC_HUB_ID, XCODEC_VARIABLE, load_model
-from oscine.families.audex.xcodec import XCodecDecoder
+from oscine.families.audex.weights.loading import XCODEC_HUB_ID, XCODEC_VARIABLE, load_model
 from oscine.types import Request
 from tests.unit.audex_models import CPU, tiny_folder
 from tests.unit.hub_cache import put_snapshot, use_cache

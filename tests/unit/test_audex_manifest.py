@@ -7,14 +7,14 @@ from torch import nn
 
 from oscine.families.audex import spec
 from oscine.families.audex.bench import SPEECH_DECODER, XCODEC
-from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
+from oscine.families.audex.codec.config import SpeechDecoderConfig, XCodecConfig
+from oscine.families.audex.codec.speech_decoder import SpeechDecoder
+from oscine.families.audex.codec.xcodec import XCodecDecoder
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig, parse_lm_config
 from oscine.families.audex.model.audio_tower import AudioTower
 from oscine.families.audex.model.dense import DenseLM
 from oscine.families.audex.model.hybrid import HybridLM
-from oscine.families.audex.speech_decoder import SpeechDecoder
-from oscine.families.audex.weights import lm_dtypes
-from oscine.families.audex.xcodec import XCodecDecoder
+from oscine.families.audex.weights.rules import lm_dtypes
 from oscine.kernels.int8 import to_int8_weights
 
 Shapes = dict[str, tuple[int, ...]]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from oscine.families.audex.bench import SPEECH_DECODER
-from oscine.families.audex.speech_decoder import Chunk, SpeechDecoder, SpeechSession
+from oscine.families.audex.codec.speech_decoder import Chunk, SpeechDecoder, SpeechSession
 from oscine.runtime.exact import MIN_MANY, fixed_rows
 from oscine.types import Request
 from tests.unit.audex_models import dense_family

@@ -17,11 +17,11 @@ import oscine
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import InvalidRequest, UnsupportedFeature
 from oscine.families.auk import AuKPipeline, AuKRequest, AuKTransformer, sample_latents
-from oscine.families.auk.compiled import CompiledDecoder, CompiledTransformer, Granularity
+from oscine.families.auk.backends.compiled import CompiledDecoder, CompiledTransformer, Granularity
+from oscine.families.auk.backends.graphs import Work, copy_into
+from oscine.families.auk.codec.whole import WholeDecoder
 from oscine.families.auk.family import load_parts
-from oscine.families.auk.folder import open_folder
-from oscine.families.auk.graphs import Work, copy_into
-from oscine.families.auk.vae_whole import WholeDecoder
+from oscine.families.auk.weights.folder import open_folder
 from tests.unit import test_auk_neighbours as neighbours
 from tests.unit.auk_factory import TINY_ARCH, random_state, write_released
 from tests.unit.test_auk_vae import VARIANTS, build

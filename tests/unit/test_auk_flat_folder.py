@@ -15,9 +15,9 @@ from oscine.families import load_family
 from oscine.families.auk import AuKPipeline, AuKRequest, build_time_grid
 from oscine.families.auk.bench import from_folder
 from oscine.families.auk.config import BASE_RECIPE
-from oscine.families.auk.folder import open_folder
 from oscine.families.auk.sampler import FLASH_GRID
 from oscine.families.auk.steps import AuKInputs
+from oscine.families.auk.weights.folder import open_folder
 from oscine.types import Request
 from tests.unit.auk_factory import TINY_ARCH, TINY_VAE, write_flat
 

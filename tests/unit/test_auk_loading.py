@@ -16,13 +16,13 @@ from torch import Tensor
 from oscine.errors import CheckpointError, ConfigMismatch, InvalidRequest, MissingFile, WeightMismatch
 from oscine.families import load_family
 from oscine.families.auk import AuKPipeline, AuKTransformer, AuKVAE, dit_state_dict
-from oscine.families.auk.conditioner import Conditioner
 from oscine.families.auk.config import AuKConfig, DiTConfig, ThinkerConfig, VAEConfig, read_yaml
-from oscine.families.auk.folder import open_folder
-from oscine.families.auk.residency import HEADROOM_BYTES, fits, free_bytes
+from oscine.families.auk.model.conditioner import Conditioner
+from oscine.families.auk.model.thinker import Thinker
 from oscine.families.auk.sampler import FLASH_GRID
-from oscine.families.auk.thinker import Thinker
-from oscine.families.auk.weights import Fusion, is_unused, load_dit, load_thinker
+from oscine.families.auk.weights.folder import open_folder
+from oscine.families.auk.weights.offload import HEADROOM_BYTES, fits, free_bytes
+from oscine.families.auk.weights.rules import Fusion, is_unused, load_dit, load_thinker
 from tests.unit.auk_factory import (
     RELEASED_ARCH,
     RELEASED_THINKER,

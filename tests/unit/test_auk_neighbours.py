@@ -15,7 +15,7 @@ from oscine.errors import NonFiniteOutput
 from oscine.families import load_family
 from oscine.families.auk import AuKTransformer
 from oscine.families.auk.family import AuKFamily, load_parts
-from oscine.families.auk.folder import open_folder
+from oscine.families.auk.weights.folder import open_folder
 from oscine.runtime.exact import many_rows
 from oscine.types import AudioChunk, AudioInput, Done, Edit, Event, Failed, Job, Request, Samples
 from tests.unit.auk_factory import RELEASED_ARCH, write_released

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oscine.families.auk import AuKVAE
-from oscine.families.auk.filters import kaiser_sinc_taps
+from oscine.families.auk.codec.filters import kaiser_sinc_taps
 from tests.unit.auk_factory import TINY_VAE, random_state
 
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from oscine.families.audex.loading import load_model
+from oscine.families.audex.weights.loading import load_model
 from oscine.families.auk import AuKPipeline, AuKRequest
 from oscine.kernels.upcast_linear import BLOCK_VALUES, FEWEST_ROWS, UpcastLinear, is_slow, to_upcast_linear
 from tests.unit.audex_models import CPU, tiny_folder

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oscine.errors import InvalidRequest
 from oscine.families.auk.audio import prepare_audio, whole_frames
-from oscine.families.auk.compiled import (
+from oscine.families.auk.backends.compiled import (
     MAX_GRAPHS,
     CompiledDecoder,
     CompiledTransformer,
@@ -24,15 +24,15 @@ from oscine.families.auk.compiled import (
     check_max_graphs,
     compiled_transformer,
 )
+from oscine.families.auk.backends.graphs import captured
+from oscine.families.auk.codec.vae import AuKVAE
 from oscine.families.auk.config import AuKConfig
-from oscine.families.auk.dit import AuKTransformer
 from oscine.families.auk.duration import check_budget, gen_frames
-from oscine.families.auk.folder import open_folder
-from oscine.families.auk.graphs import captured
+from oscine.families.auk.model.dit import AuKTransformer
 from oscine.families.auk.sampler import FLASH_GRID, Transformer, check_finite, sample_latents
 from oscine.families.auk.steps import REFERENCE_CACHE
-from oscine.families.auk.vae import AuKVAE
-from oscine.families.auk.weights import Fusion, load_dit
+from oscine.families.auk.weights.folder import open_folder
+from oscine.families.auk.weights.rules import Fusion, load_dit
 from oscine.runtime.store import RecentStore, content_key
 from oscine.seeds import MAX_SEED, fresh_seed
 

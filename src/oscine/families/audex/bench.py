@@ -17,17 +17,17 @@ from oscine.bench.measure import memory_bandwidth, summary, times
 from oscine.bench.weights import filled
 from oscine.compat.audex_tta import TTARVQPhaseMaskLogitsProcessor
 from oscine.families.audex import phases, tokens
-from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
+from oscine.families.audex.codec.config import SpeechDecoderConfig, XCodecConfig
+from oscine.families.audex.codec.speech_decoder import SpeechDecoder
+from oscine.families.audex.codec.xcodec import XCodecDecoder
 from oscine.families.audex.config import DenseConfig
 from oscine.families.audex.decoder import SpeechStreamDecoder
 from oscine.families.audex.family import LATER_CHUNKS, SPEECH, row_rule
 from oscine.families.audex.jobs import LMJob
-from oscine.families.audex.loading import AudexModel, load_model, wide_dtype
 from oscine.families.audex.model.dense import DenseLM
 from oscine.families.audex.spec import PARTS
-from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.steps import AudexStepModel
-from oscine.families.audex.xcodec import XCodecDecoder
+from oscine.families.audex.weights.loading import AudexModel, load_model, wide_dtype
 from oscine.kernels.int8 import to_int8_weights
 from oscine.runtime.exact import RowRule
 from oscine.types import Job

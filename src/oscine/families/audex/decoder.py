@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from oscine.families.audex.speech_decoder import SpeechDecoder, SpeechSession
+from oscine.families.audex.codec.speech_decoder import SpeechDecoder, SpeechSession
+from oscine.families.audex.codec.xcodec import XCodecDecoder
 from oscine.families.audex.transcript import clean_transcript, is_bare
-from oscine.families.audex.xcodec import XCodecDecoder
 from oscine.runtime.undo import undo_on_error
 from oscine.types import JointDecoder, Samples, TextDecoder
 

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from oscine.errors import NonFiniteOutput
 from oscine.families.audex.jobs import Deferred, LMJob, Output
-from oscine.families.audex.loading import AudexModel
 from oscine.families.audex.model.heads import Head, head_of
 from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS, PhaseTable
 from oscine.families.audex.sampling import blend, draw
+from oscine.families.audex.weights.loading import AudexModel
 from oscine.runtime.cache import Lane, LaneSnapshot
 from oscine.runtime.exact import RowRule
 from oscine.runtime.undo import own_outcome, undo_on_error

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oscine.compat.auk import AuKOutput, AuKPipeline, AuKRequest, get_auk_post_process_func
-    from oscine.families.auk.dit import AuKTransformer
-    from oscine.families.auk.layouts import AuKStepContext
+    from oscine.families.auk.codec.vae import AuKVAE, plan_tiles
+    from oscine.families.auk.model.dit import AuKTransformer
+    from oscine.families.auk.model.layouts import AuKStepContext
     from oscine.families.auk.sampler import build_time_grid, sample_latents
-    from oscine.families.auk.vae import AuKVAE, plan_tiles
-    from oscine.families.auk.weights import dit_state_dict
+    from oscine.families.auk.weights.rules import dit_state_dict
 
 __all__ = [
     "AuKOutput",
@@ -32,11 +32,11 @@ __all__ = [
 
 _MODULES = {
     "compat.auk": ("AuKOutput", "AuKPipeline", "AuKRequest", "get_auk_post_process_func"),
-    "families.auk.dit": ("AuKTransformer",),
-    "families.auk.layouts": ("AuKStepContext",),
+    "families.auk.model.dit": ("AuKTransformer",),
+    "families.auk.model.layouts": ("AuKStepContext",),
     "families.auk.sampler": ("build_time_grid", "sample_latents"),
-    "families.auk.vae": ("AuKVAE", "plan_tiles"),
-    "families.auk.weights": ("dit_state_dict",),
+    "families.auk.codec.vae": ("AuKVAE", "plan_tiles"),
+    "families.auk.weights.rules": ("dit_state_dict",),
 }
 
 

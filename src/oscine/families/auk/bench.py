@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from oscine.bench.measure import summary, times
 from oscine.bench.weights import filled
 from oscine.errors import InvalidRequest
-from oscine.families.auk.conditioner import empty_thinker
+from oscine.families.auk.codec.vae import AuKVAE
 from oscine.families.auk.config import (
     BASE_RECIPE,
     RELEASED_VAE,
@@ -29,16 +29,17 @@ from oscine.families.auk.config import (
     ThinkerConfig,
     ThinkerTextConfig,
 )
-from oscine.families.auk.dit import AuKTransformer
+from oscine.families.auk.decoder import AuKDecoder
 from oscine.families.auk.duration import gen_frames
-from oscine.families.auk.family import CHUNK_SIZES, AuKDecoder
-from oscine.families.auk.folder import open_folder
-from oscine.families.auk.layouts import AuKStepContext
+from oscine.families.auk.family import CHUNK_SIZES
+from oscine.families.auk.model.conditioner import empty_thinker
+from oscine.families.auk.model.dit import AuKTransformer
+from oscine.families.auk.model.layouts import AuKStepContext
+from oscine.families.auk.model.thinker import Thinker
 from oscine.families.auk.sampler import FLASH_GRID, GUIDANCE_FLOOR, build_time_grid
 from oscine.families.auk.spec import PARTS
-from oscine.families.auk.thinker import Thinker
-from oscine.families.auk.vae import AuKVAE
-from oscine.families.auk.weights import load_dit, load_thinker
+from oscine.families.auk.weights.folder import open_folder
+from oscine.families.auk.weights.rules import load_dit, load_thinker
 from oscine.runtime.exact import many_rows
 
 TEXT_TOKENS = 60

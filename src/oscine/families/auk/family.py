@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.auk.audio import prepare_audio, whole_frames
-from oscine.families.auk.compiled import compiled_transformer
-from oscine.families.auk.conditioner import MIN_CLIP_SAMPLES, Conditioner, empty_thinker, to_mel_rate
+from oscine.families.auk.backends.compiled import compiled_transformer
+from oscine.families.auk.codec.vae import AuKVAE
 from oscine.families.auk.config import AuKConfig
-from oscine.families.auk.dit import AuKTransformer
+from oscine.families.auk.decoder import AuKDecoder
 from oscine.families.auk.duration import (
     MAX_SECONDS,
     MIN_SECONDS,
@@ -27,8 +26,8 @@ from oscine.families.auk.duration import (
     quantized_frames,
     zero_shot_seconds,
 )
-from oscine.families.auk.folder import AuKFolder, open_folder
-from oscine.families.auk.residency import TransformerHolder, fits, free_bytes, module_bytes
+from oscine.families.auk.model.conditioner import MIN_CLIP_SAMPLES, Conditioner, empty_thinker, to_mel_rate
+from oscine.families.auk.model.dit import AuKTransformer
 from oscine.families.auk.sampler import FLASH_GRID, Transformer, build_time_grid
 from oscine.families.auk.steps import AuKInputs, AuKStepModel
 from oscine.families.auk.tasks import (
@@ -39,8 +38,9 @@ from oscine.families.auk.tasks import (
     same_voice_instruction,
     task_named,
 )
-from oscine.families.auk.vae import AuKVAE
-from oscine.families.auk.weights import load_dit
+from oscine.families.auk.weights.folder import AuKFolder, open_folder
+from oscine.families.auk.weights.offload import TransformerHolder, fits, free_bytes, module_bytes
+from oscine.families.auk.weights.rules import load_dit
 from oscine.options import supported_options
 from oscine.runtime.backends import choose
 from oscine.runtime.exact import many_rows
@@ -294,28 +294,6 @@ class _Wanted:
     seconds: float | None
     clip: Samples | None = None
     heard: Samples | None = None
-
-
-class AuKDecoder:
-    """Latents → samples; holds back the frames the decoder looks ahead."""
-
-    warm_up = 0
-
-    def __init__(self, vae: AuKVAE) -> None:
-        self._stream = vae.open_decoder()
-        self._device, self._width = vae.global_mean.device, vae.config.latent_dim
-
-    def push(self, frames: Sequence[Tensor]) -> Samples:
-        """Samples that latents [latent] each have settled."""
-        return self._samples(torch.stack(list(frames))[None], final=False)
-
-    def flush(self) -> Samples:
-        """The rest, with the edges of the clip's true end."""
-        return self._samples(torch.zeros(1, 0, self._width, device=self._device), final=True)
-
-    def _samples(self, latents: Tensor, *, final: bool) -> Samples:
-        samples: Samples = self._stream.push(latents, final=final)[0].cpu().numpy()
-        return samples
 
 
 def _capabilities(config: AuKConfig, name: str) -> Capabilities:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from oscine.errors import InvalidRequest, NonFiniteOutput
-from oscine.families.auk.layouts import AuKStepContext
+from oscine.families.auk.model.layouts import AuKStepContext
 
 Velocity = Callable[[Tensor, int], Tensor]
 """(latents [batch, frame, latent], step) → velocity of the same shape, guidance included."""

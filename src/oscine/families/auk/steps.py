@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from oscine.errors import GenerationError
-from oscine.families.auk.conditioner import Conditioner
-from oscine.families.auk.layouts import AuKStepContext
-from oscine.families.auk.residency import TransformerHolder
+from oscine.families.auk.codec.vae import AuKVAE
+from oscine.families.auk.model.conditioner import Conditioner
+from oscine.families.auk.model.layouts import AuKStepContext
 from oscine.families.auk.sampler import GUIDANCE_FLOOR, Transformer, check_finite, draw_noise, guided
-from oscine.families.auk.vae import AuKVAE
+from oscine.families.auk.weights.offload import TransformerHolder
 from oscine.runtime.store import RecentStore, content_key
 from oscine.runtime.undo import own_outcome
 from oscine.seeds import derive_seed

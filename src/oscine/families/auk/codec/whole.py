@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oscine.families.auk.codec.filters import CROP, EDGE, Activation, down_pad
+from oscine.families.auk.codec.layers import AmpBlock, DecoderStage, NormedWeight, conv_pad
+from oscine.families.auk.codec.vae import EDGE_KERNEL, AuKVAE
 from oscine.families.auk.config import FIR_TAPS
-from oscine.families.auk.filters import CROP, EDGE, Activation, down_pad
-from oscine.families.auk.vae import EDGE_KERNEL, AuKVAE
-from oscine.families.auk.vae_layers import AmpBlock, DecoderStage, NormedWeight, conv_pad
 
 Snake = tuple[Tensor, Tensor, bool]
 """(alpha, beta, whether they are logarithms)."""

@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.errors import InvalidRequest
-from oscine.families.auk.dit import AuKTransformer
-from oscine.families.auk.graphs import Capture, CapturedStep, Work, captured, shapes_of
-from oscine.families.auk.layouts import AuKStepContext
-from oscine.families.auk.vae import AuKVAE, plan_tiles
-from oscine.families.auk.vae_whole import WholeDecoder, activation
+from oscine.families.auk.backends.graphs import Capture, CapturedStep, Work, captured, shapes_of
+from oscine.families.auk.codec.vae import AuKVAE, plan_tiles
+from oscine.families.auk.codec.whole import WholeDecoder, activation
+from oscine.families.auk.model.dit import AuKTransformer
+from oscine.families.auk.model.layouts import AuKStepContext
 from oscine.runtime.store import RecentStore
 
 Granularity = Literal["off", "regional", "full"]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.auk.layouts import Heads, Layout, Rope
+from oscine.families.auk.model.layouts import Heads, Layout, Rope
 from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.norm import RMSNorm
 

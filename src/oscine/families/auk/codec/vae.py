@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from oscine.checkpoint.config import field_names
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import InvalidRequest
-from oscine.families.auk.config import RELEASED_VAE, VAEConfig
-from oscine.families.auk.filters import Activation, Taps
-from oscine.families.auk.streams import Stream
-from oscine.families.auk.vae_layers import (
+from oscine.families.auk.codec.filters import Activation, Taps
+from oscine.families.auk.codec.layers import (
     AmpBlock,
     AudioEncoder,
     Chain,
@@ -28,6 +26,8 @@ from oscine.families.auk.vae_layers import (
     mean_of,
     open_conv,
 )
+from oscine.families.auk.codec.streams import Stream
+from oscine.families.auk.config import RELEASED_VAE, VAEConfig
 
 FLOW_PREFIX = "flow."  # the training-only normalising flow
 EDGE_KERNEL = 7  # conv_pre and conv_post

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from oscine.families.auk.layouts import AuKStepContext
+from oscine.families.auk.model.layouts import AuKStepContext
 
 Work = Callable[..., Tensor]
 """A function of tensors of fixed shapes, without a decision that depends on their values."""

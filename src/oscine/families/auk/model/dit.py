@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from oscine.errors import InvalidRequest
 from oscine.families.auk.config import DiTConfig
-from oscine.families.auk.dit_blocks import (
+from oscine.families.auk.model.blocks import (
     RMS_EPS,
     AdaNorm,
     AudioEmbedding,
@@ -20,7 +20,7 @@ from oscine.families.auk.dit_blocks import (
     layer_norm,
     rope_table,
 )
-from oscine.families.auk.layouts import AuKStepContext, Layout, Packed, Padded, Rope
+from oscine.families.auk.model.layouts import AuKStepContext, Layout, Packed, Padded, Rope
 from oscine.layers.norm import RMSNorm
 from oscine.runtime.exact import MIN_MANY, RowRule
 

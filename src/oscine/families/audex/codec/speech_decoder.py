@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audex.codec_config import SpeechDecoderConfig
-from oscine.families.audex.speech_batch import NOTHING_PROMISED, FrameCall, Stretch, measured_rules
+from oscine.families.audex.codec.config import SpeechDecoderConfig
+from oscine.families.audex.codec.speech_batch import NOTHING_PROMISED, FrameCall, Stretch, measured_rules
 from oscine.kernels.vector import pad_to_vector_width
 from oscine.layers.rope import rotate_interleaved
 from oscine.runtime.cache import CacheShape, Lane

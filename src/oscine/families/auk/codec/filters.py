@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from oscine.families.auk.codec.streams import ConvStream, Stream, TransposedStream
 from oscine.families.auk.config import FIR_TAPS
-from oscine.families.auk.streams import ConvStream, Stream, TransposedStream
 
 CUTOFF, HALF_WIDTH = 0.25, 0.3
 EDGE = FIR_TAPS // 2 - 1  # replicated samples on each side of the upsampler's input

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.errors import InvalidRequest
-from oscine.families.auk.audio_tower import AudioTower
 from oscine.families.auk.config import ThinkerConfig, ThinkerTextConfig
+from oscine.families.auk.model.audio_tower import AudioTower
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_half_split
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from oscine.checkpoint.config import read_json
 from oscine.checkpoint.weights import DtypePolicy, load_strict, read_pickle, read_tensors
 from oscine.errors import InvalidRequest, MissingFile, WeightMismatch
-from oscine.families.auk.dit import AuKTransformer
-from oscine.families.auk.thinker import Thinker
+from oscine.families.auk.model.dit import AuKTransformer
+from oscine.families.auk.model.thinker import Thinker
 from oscine.kernels.upcast_linear import to_upcast_linear
 
 DIT_PREFIX = "transformer."

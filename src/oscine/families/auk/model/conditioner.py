@@ -9,13 +9,13 @@ from torch import Tensor
 
 from oscine.errors import WeightMismatch
 from oscine.families.auk.audio import prepare_audio
-from oscine.families.auk.audio_tower import audio_tokens
-from oscine.families.auk.folder import AuKFolder
-from oscine.families.auk.mel import MEL_RATE, log_mel, mel_frames
+from oscine.families.auk.model.audio_tower import audio_tokens
+from oscine.families.auk.model.mel import MEL_RATE, log_mel, mel_frames
+from oscine.families.auk.model.thinker import Thinker
 from oscine.families.auk.prompt import PromptTokenizer
-from oscine.families.auk.residency import free_unused
-from oscine.families.auk.thinker import Thinker
-from oscine.families.auk.weights import Fusion, load_thinker
+from oscine.families.auk.weights.folder import AuKFolder
+from oscine.families.auk.weights.offload import free_unused
+from oscine.families.auk.weights.rules import Fusion, load_thinker
 from oscine.runtime.store import RecentStore, content_key
 from oscine.types import Samples
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from oscine.families.audex.codec_config import XCodecConfig
+from oscine.families.audex.codec.config import XCodecConfig
 from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS
 
 MAX_FRAMES = 500

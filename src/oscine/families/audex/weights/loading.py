@@ -17,7 +17,9 @@ from oscine.checkpoint.hub import cached_folder
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import ConfigMismatch, MissingFile, UnsupportedFeature
 from oscine.families.audex import frontend
-from oscine.families.audex.codec_config import SpeechDecoderConfig, XCodecConfig
+from oscine.families.audex.codec.config import SpeechDecoderConfig, XCodecConfig
+from oscine.families.audex.codec.speech_decoder import SpeechDecoder
+from oscine.families.audex.codec.xcodec import XCodecDecoder
 from oscine.families.audex.config import (
     AudioConfig,
     DenseConfig,
@@ -28,9 +30,8 @@ from oscine.families.audex.model.audio_tower import AudioTower
 from oscine.families.audex.model.dense import DenseLM
 from oscine.families.audex.model.hybrid import HybridLM
 from oscine.families.audex.phases import XCODEC1_CODEBOOK_SIZE, XCODEC1_NUM_CODEBOOKS
-from oscine.families.audex.speech_decoder import SpeechDecoder
 from oscine.families.audex.tokens import TokenSpace
-from oscine.families.audex.weights import (
+from oscine.families.audex.weights.rules import (
     FULL_FOLDER,
     LM_RULES,
     XCODEC_RULES,
@@ -42,7 +43,6 @@ from oscine.families.audex.weights import (
     shard_paths,
     xcodec_tensors,
 )
-from oscine.families.audex.xcodec import XCodecDecoder
 from oscine.kernels.int8 import require_whole_products, to_int8_weights
 from oscine.kernels.upcast_linear import to_upcast_linear
 

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oscine.families.auk.codec.filters import Activation
+from oscine.families.auk.codec.streams import ConvStream, MeanStream, ResidualStream, Stream, TransposedStream
 from oscine.families.auk.config import VAEConfig
-from oscine.families.auk.filters import Activation
-from oscine.families.auk.streams import ConvStream, MeanStream, ResidualStream, Stream, TransposedStream
 
 OUTER_SLOPE, INNER_SLOPE = 0.2, 0.01  # LeakyReLU outside and inside a ResStack
 RES_UNITS = 6

@@ -1,0 +1,1 @@
+"""From an Audex folder to a model with all its parts."""

@@ -1,0 +1,1 @@
+"""What runs AuK's transformer and decoder besides themselves: compiled code and captured graphs."""

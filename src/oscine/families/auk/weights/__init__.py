@@ -1,0 +1,1 @@
+"""From AuK's folders and files to filled modules, and what of them stays in memory."""

@@ -175,6 +175,7 @@ class Panel:
         self.naturalness = self._open("naturalness", Naturalness)
         self.noise = self._open("noise", Noise)
         self.likeness = self._open("likeness", Likeness)
+        self._judged: dict[tuple[str, bytes], Scores] = {}
 
     def _open(self, name: str, make: Callable[[], Any]) -> Any:
         try:
@@ -185,12 +186,21 @@ class Panel:
 
     def remember(self, clips: Sequence[tuple[Floats, int]]) -> None:
         """Sets the reference voice from `(samples, rate)` clips; none: nothing is compared any more."""
+        self._judged.clear()
         if self.likeness is not None:
             self.likeness.remember([resample(samples, rate) for samples, rate in clips])
 
     def judge(self, samples: Floats, rate: int, text: str) -> Scores:
-        """Judges one clip that should say `text`. A clip without a sample gets word errors only."""
-        heard = resample(samples, rate)
+        """Judges one clip that should say `text`, the very same clip only once.
+
+        A clip without a sample gets word errors only.
+        """
+        key = (text, samples.tobytes())
+        if key not in self._judged:
+            self._judged[key] = self._judge(resample(samples, rate), text)
+        return self._judged[key]
+
+    def _judge(self, heard: Floats, text: str) -> Scores:
         empty = not len(heard)
         return Scores(
             words=self.recogniser.judge(heard, text) if self.recogniser else None,

@@ -183,9 +183,12 @@ def remember_voice(panel: Panel, folder: Path | None) -> None:
 def judge_voice(
     panel: Panel, options: argparse.Namespace, ours: OurVoice | None, name: str, sentences: Sequence[str]
 ) -> dict[str, list[Judged]]:
-    """The stages of one voice, each judged; `name` is the model's for it."""
+    """The stages of one voice, each judged; `name` is the model's for it. A voice it lacks has its teacher alone."""
     teacher, codes = options.teacher.get(name), options.codes.get(name)
     remember_voice(panel, teacher)
+    if ours and name not in ours.model.voices:
+        print(f"the model has no voice {name!r}, only {', '.join(ours.model.voices)}", file=sys.stderr)
+        ours = None
     judged: dict[str, list[Judged]] = {}
 
     def judge(stage: str, renderings: Iterable[Rendering]) -> None:

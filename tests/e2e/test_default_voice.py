@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from training.report import active_level
 
 import oscine
 from oscine.checkpoint.hub import bundled_folder
@@ -28,6 +29,16 @@ def test_it_speaks_a_sentence_of_plausible_length_and_level(voice: oscine.Model)
     assert result.finish_reason == "stop"
     assert 1.0 < len(result.audio) / result.sample_rate < 8.0
     assert 0.05 < np.abs(result.audio).max() <= 1.0
+
+
+@pytest.mark.parametrize("text", [TRAIN, "We need a longer rope and a better plan.", "It will be windy until Friday."])
+def test_its_level_is_that_of_speech_and_nothing_is_clipped(voice: oscine.Model, text: str) -> None:
+    """It was 4.4 dB quieter. Of sentences; one or two words are all vowel and louder."""
+    result = voice.generate(text, seed=6)
+    level = active_level(result.audio, result.sample_rate)
+    assert level is not None
+    assert -23.0 < level < -17.0
+    assert np.abs(result.audio).max() < 0.99
 
 
 def test_what_is_spoken_is_words_and_visible(voice: oscine.Model) -> None:

@@ -57,12 +57,12 @@ def load(
 
     `device` "auto" is CUDA when there is one, else the CPU; `dtype` "auto" is float32 on the CPU and bfloat16 on CUDA
     (codecs stay float32); "int8" holds a language model's weights so, where the family can, and the rest as "auto".
-    `backend` is what runs the weights, of those the model has: "eager", "native" (compiled steps, for small Audio8
-    models), "compiled" (for AuK; takes minutes to load), or "auto". `threads` sets torch's thread count for the whole
-    process; None is what suits the model: one for a small one such as the bundled voice, else torch's own. Only this
-    call may download, and with `offline` nothing does. `engine` shares one engine, hence one device thread, between
-    models. Raises `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device, dtype or backend
-    that is not there.
+    `backend` is what runs the weights, of those the model has (`oscine doctor`): "eager", "native" (compiled steps),
+    "compiled" (takes minutes to load), or "auto". `threads` sets torch's thread count for the whole process; None is
+    what suits the model: one for a small one such as the bundled voice, else torch's own. Only this call may download,
+    and with `offline` nothing does. `engine` shares one engine, hence one device thread, between models. Raises
+    `UnknownModel`, `CheckpointError` and its kinds, or `InvalidRequest` for a device, dtype or backend that is not
+    there.
     """
     if threads is not None and threads < 1:
         raise InvalidRequest(f"threads must be at least 1, got {threads}", param="threads")

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oscine.errors import CheckpointError, ConfigMismatch, MissingFile, UnknownModel, WeightMismatch
+from oscine.errors import ConfigMismatch, MissingFile, UnknownModel, WeightMismatch
 from oscine.registry import families
 
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors format
 _WEIGHT_SUFFIXES = (".safetensors", ".pth")
-_BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U8": 8, "BOOL": 8}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +118,6 @@ def read_safetensors_header(path: Path) -> dict[str, Any]:
     except (ValueError, struct.error, KeyError, TypeError, AttributeError) as error:
         raise WeightMismatch(f"{path} is damaged or no safetensors file: {error}; download it again") from error
     return dict(header)
-
-
-def bytes_of(parameters: Mapping[str, int]) -> int:
-    """Bytes of parameters counted by dtype name. Raises CheckpointError for a name without a size."""
-    try:
-        return sum(count * _BITS[dtype] // 8 for dtype, count in parameters.items())
-    except KeyError as error:
-        raise CheckpointError(f"unknown tensor type {error.args[0]!r}") from None
 
 
 def _weight_file(path: Path, root: Path) -> WeightFile:

@@ -13,7 +13,6 @@ from tokenizers import Tokenizer
 from oscine.errors import ConfigMismatch, NoAudio
 from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS, build_tta_phase_token_ids, validate_rvq_phase
 
-SPEECHGEN_START_TOKEN_ID = 131075
 SPEECHGEN_END_TOKEN_ID = 131076
 SPEECHCODEC_TOKEN_OFFSET = 131077
 SPEECHCODEC_VOCAB_SIZE = 65536

@@ -26,7 +26,6 @@ LM_RULES = WeightRules(
 INT8_SUFFIXES = (*(f".{kind}_proj.weight" for kind in ("q", "k", "v", "o", "up", "down")), "lm_head.weight")
 """Matrices of the dense model that int8 is for; the table of embeddings, of which a step reads a row, stays wide."""
 
-XCODEC_KEPT = ("quantizer.quantizers.", "fc2.", "acoustic_decoder.")
 XCODEC_DROPPED = ("acoustic_encoder.", "encoder_semantic.", "decoder_semantic.", "semantic_model.", "fc.", "fc1.")
 XCODEC_RULES = WeightRules(drop_suffixes=("codebook.embed_avg", "codebook.cluster_size", "codebook.inited"))
 

@@ -15,7 +15,7 @@ from oscine.audio.resample import resample, resampled_length
 from oscine.errors import GenerationError, InvalidRequest, UnknownVoice, UnsupportedFeature
 from oscine.families.audex.codec.xcodec import MAX_FRAMES
 from oscine.families.audex.decoder import AnswerDecoder, SoundDecoder, SpeechStreamDecoder, answer_text
-from oscine.families.audex.frontend import SAMPLE_RATE, cut_clips, log_mel, normalize, num_clips
+from oscine.families.audex.frontend import cut_clips, log_mel, normalize, num_clips
 from oscine.families.audex.jobs import Deferred, JobMaker, LMJob
 from oscine.families.audex.model.heads import MIN_RUN
 from oscine.families.audex.prompt import (
@@ -28,6 +28,7 @@ from oscine.families.audex.prompt import (
 from oscine.families.audex.sampling import Sampling
 from oscine.families.audex.steps import AudexStepModel
 from oscine.families.audex.weights.loading import AudexModel, LanguageModel, load_model, wide_dtype
+from oscine.layers.log_mel import SAMPLE_RATE
 from oscine.options import supported_options
 from oscine.runtime.backends import choose
 from oscine.runtime.exact import RowRule, few_rows

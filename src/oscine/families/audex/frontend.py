@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from oscine.errors import BadAudio, InputTooLong
+from oscine.layers.log_mel import SAMPLE_RATE, log_mel_frames, power_spectrum
 from oscine.types import Samples
 
-SAMPLE_RATE = 16000
 CLIP_SAMPLES = 480_000
 MAX_CLIPS = 30
-FFT_SIZE = 400
-HOP_LENGTH = 160
 NUM_MEL_BINS = 128
-LOG_FLOOR = 1e-10
-DYNAMIC_RANGE = 8.0
-"""Frames lie at most this far (in powers of ten) below the loudest of their clip."""
 
 
 def normalize(wave: npt.NDArray[Any]) -> Samples:
@@ -60,41 +53,5 @@ def cut_clips(samples: Samples) -> npt.NDArray[np.float32]:
 
 
 def log_mel(clips: npt.NDArray[np.float32]) -> Tensor:
-    """Whisper's log-mel frames float32 [clip, bin, 3000] of clips [clip, sample]."""
-    padded = F.pad(torch.from_numpy(clips)[:, None], (FFT_SIZE // 2, FFT_SIZE // 2), mode="reflect")[:, 0]
-    spectrum = torch.stft(
-        padded, FFT_SIZE, HOP_LENGTH, window=torch.hann_window(FFT_SIZE), center=False, return_complex=True
-    )
-    power = spectrum[..., :-1].abs().square()  # the last frame is dropped
-    logs = (mel_filters() @ power).clamp(min=LOG_FLOOR).log10()
-    loudest = logs.amax(dim=(1, 2), keepdim=True)
-    return (torch.maximum(logs, loudest - DYNAMIC_RANGE) + 4.0) / 4.0
-
-
-@lru_cache(maxsize=1)
-def mel_filters() -> Tensor:
-    """Slaney's triangles float32 [bin, frequency], 0 to 8 kHz, each of unit area."""
-    edges = _mel_to_hz(np.linspace(0.0, _hz_to_mel(SAMPLE_RATE / 2), NUM_MEL_BINS + 2))
-    frequencies = np.linspace(0.0, SAMPLE_RATE / 2, FFT_SIZE // 2 + 1)
-    widths = np.diff(edges)
-    slopes = edges[:, None] - frequencies[None, :]
-    rising, falling = -slopes[:-2] / widths[:-1, None], slopes[2:] / widths[1:, None]
-    filters = np.maximum(0.0, np.minimum(rising, falling)) * (2.0 / (edges[2:] - edges[:-2]))[:, None]
-    return torch.from_numpy(filters.astype(np.float32))
-
-
-_LINEAR_HZ = 200.0 / 3.0  # hertz a mel, below 1 kHz
-_BREAK_HZ = 1000.0
-_LOG_STEP = np.log(6.4) / 27.0  # a mel, above
-
-
-def _hz_to_mel(hz: float) -> float:
-    if hz < _BREAK_HZ:
-        return hz / _LINEAR_HZ
-    return float(_BREAK_HZ / _LINEAR_HZ + np.log(hz / _BREAK_HZ) / _LOG_STEP)
-
-
-def _mel_to_hz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    break_mel = _BREAK_HZ / _LINEAR_HZ
-    above = _BREAK_HZ * np.exp(_LOG_STEP * (mels - break_mel))
-    return np.where(mels < break_mel, mels * _LINEAR_HZ, above)
+    """Whisper's log-mel frames float32 [clip, bin, 3000] of clips [clip, sample]; the last frame is dropped."""
+    return log_mel_frames(power_spectrum(torch.from_numpy(clips))[..., :-1], NUM_MEL_BINS)

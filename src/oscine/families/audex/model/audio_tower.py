@@ -12,48 +12,7 @@ from torch import Tensor, nn
 from oscine.families.audex.config import AudioConfig
 from oscine.families.audex.model.dense import Embedding
 from oscine.families.audex.model.hybrid import WideRMSNorm
-
-LAYER_NORM_EPS = 1e-5
-
-
-class EncoderAttention(nn.Module):
-    """Unmasked self-attention; the key product has no bias."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.q_proj = nn.Linear(dim, dim)
-        self.k_proj = nn.Linear(dim, dim, bias=False)
-        self.v_proj = nn.Linear(dim, dim)
-        self.out_proj = nn.Linear(dim, dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [clip, time, dim] → same shape."""
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in (self.q_proj(x), self.k_proj(x), self.v_proj(x))
-        )
-        out: Tensor = self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-        return out
-
-
-class EncoderLayer(nn.Module):
-    """One pre-norm layer."""
-
-    def __init__(self, config: AudioConfig) -> None:
-        super().__init__()
-        dim = config.d_model
-        self.self_attn = EncoderAttention(dim, config.encoder_attention_heads)
-        self.self_attn_layer_norm = nn.LayerNorm(dim, eps=LAYER_NORM_EPS)
-        self.fc1 = nn.Linear(dim, config.encoder_ffn_dim)
-        self.fc2 = nn.Linear(config.encoder_ffn_dim, dim)
-        self.final_layer_norm = nn.LayerNorm(dim, eps=LAYER_NORM_EPS)
-
-    def forward(self, h: Tensor) -> Tensor:
-        """h [clip, time, dim] → same shape."""
-        h = h + self.self_attn(self.self_attn_layer_norm(h))
-        out: Tensor = h + self.fc2(F.gelu(self.fc1(self.final_layer_norm(h))))
-        return out
+from oscine.layers.whisper_encoder import LAYER_NORM_EPS, EncoderLayer
 
 
 class AudioEncoder(nn.Module):
@@ -66,7 +25,10 @@ class AudioEncoder(nn.Module):
         self.conv1 = nn.Conv1d(config.num_mel_bins, dim, 3, padding=1)
         self.conv2 = nn.Conv1d(dim, dim, 3, stride=2, padding=1)
         self.embed_positions = Embedding(config.max_source_positions, dim)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(dim, config.encoder_attention_heads, config.encoder_ffn_dim)
+            for _ in range(config.encoder_layers)
+        )
         self.layer_norm = nn.LayerNorm(dim, eps=LAYER_NORM_EPS)
 
     def forward(self, mel: Tensor) -> Tensor:

@@ -45,6 +45,7 @@ from oscine.families.audex.weights.rules import (
 )
 from oscine.kernels.int8 import require_whole_products, to_int8_weights
 from oscine.kernels.upcast_linear import to_upcast_linear
+from oscine.layers.log_mel import FFT_SIZE, HOP_LENGTH, SAMPLE_RATE
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +57,12 @@ XCODEC_VARIABLE = "XCODEC1_PATH"
 
 LanguageModel = DenseLM | HybridLM
 
-CLIP_SECONDS = frontend.CLIP_SAMPLES / frontend.SAMPLE_RATE
+CLIP_SECONDS = frontend.CLIP_SAMPLES / SAMPLE_RATE
 PREPROCESSOR = (
     ("feature_size", frontend.NUM_MEL_BINS),
-    ("sampling_rate", frontend.SAMPLE_RATE),
-    ("hop_length", frontend.HOP_LENGTH),
-    ("n_fft", frontend.FFT_SIZE),
+    ("sampling_rate", SAMPLE_RATE),
+    ("hop_length", HOP_LENGTH),
+    ("n_fft", FFT_SIZE),
     ("n_samples", frontend.CLIP_SAMPLES),
     ("padding_side", "right"),
     ("padding_value", 0.0),
@@ -166,10 +167,10 @@ def load_tower(
     values = _lenient_json(folder / "config.json")
     audio = AudioConfig.from_dict(values, source=f"{folder}/config.json")
     states = {
-        "sound_target_rate": (values.get("sound_target_rate", frontend.SAMPLE_RATE), frontend.SAMPLE_RATE),
+        "sound_target_rate": (values.get("sound_target_rate", SAMPLE_RATE), SAMPLE_RATE),
         "sound_clip_duration": (values.get("sound_clip_duration", CLIP_SECONDS), CLIP_SECONDS),
         "num_mel_bins": (audio.num_mel_bins, frontend.NUM_MEL_BINS),
-        "max_source_positions": (audio.max_source_positions, frontend.CLIP_SAMPLES // frontend.HOP_LENGTH // 2),
+        "max_source_positions": (audio.max_source_positions, frontend.CLIP_SAMPLES // HOP_LENGTH // 2),
     }
     require(
         [(value != own, f"{key} must be {own}, got {value!r}") for key, (value, own) in states.items()],

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.auk.config import AudioTowerConfig
-
-LN_EPS = 1e-5
+from oscine.layers.whisper_encoder import LAYER_NORM_EPS, EncoderLayer
 
 
 def audio_tokens(mel_frames: int) -> int:
@@ -26,43 +25,6 @@ def sinusoid_positions(length: int, channels: int, device: torch.device) -> Tens
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-class TowerAttention(nn.Module):
-    """Bidirectional attention; the key projection has no bias."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.q_proj, self.v_proj, self.out_proj = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
-        self.k_proj = nn.Linear(dim, dim, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [chunk, position, dim] → same shape."""
-        q, k, v = (
-            torch.unflatten(layer(x), -1, (self.heads, -1)).transpose(1, 2)
-            for layer in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        out: Tensor = self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-        return out
-
-
-class TowerLayer(nn.Module):
-    """One pre-norm encoder layer."""
-
-    def __init__(self, config: AudioTowerConfig) -> None:
-        super().__init__()
-        dim = config.d_model
-        self.self_attn = TowerAttention(dim, config.encoder_attention_heads)
-        self.self_attn_layer_norm = nn.LayerNorm(dim, eps=LN_EPS)
-        self.fc1, self.fc2 = nn.Linear(dim, config.encoder_ffn_dim), nn.Linear(config.encoder_ffn_dim, dim)
-        self.final_layer_norm = nn.LayerNorm(dim, eps=LN_EPS)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [chunk, position, dim] → same shape."""
-        x = x + self.self_attn(self.self_attn_layer_norm(x))
-        out: Tensor = x + self.fc2(F.gelu(self.fc1(self.final_layer_norm(x))))
-        return out
-
-
 class AudioTower(nn.Module):
     """Chunks of `2 * n_window` frames, each encoded by itself, then pairs of positions averaged over the whole."""
 
@@ -71,8 +33,11 @@ class AudioTower(nn.Module):
         self.chunk = 2 * config.n_window
         self.conv1 = nn.Conv1d(config.num_mel_bins, config.d_model, 3, padding=1)
         self.conv2 = nn.Conv1d(config.d_model, config.d_model, 3, stride=2, padding=1)
-        self.layers = nn.ModuleList(TowerLayer(config) for _ in range(config.encoder_layers))
-        self.ln_post = nn.LayerNorm(config.d_model, eps=LN_EPS)
+        self.layers = nn.ModuleList(
+            EncoderLayer(config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim)
+            for _ in range(config.encoder_layers)
+        )
+        self.ln_post = nn.LayerNorm(config.d_model, eps=LAYER_NORM_EPS)
         self.proj = nn.Linear(config.d_model, config.output_dim)
 
     @torch.inference_mode()

@@ -11,12 +11,12 @@ import torch
 
 from oscine.errors import OscineError
 from oscine.seeds import derive_seed
-from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, StepOut, Voice
+from oscine.types import AudioInput, Capabilities, Decoder, Guard, Job, Plan, Request, Samples, StepOut, Voice
 
 HOP = 4
 
 
-class HoldDecoder:
+class HoldDecoder(Decoder):
     """Each frame's first value becomes HOP samples, one frame late (it looks ahead by one frame)."""
 
     warm_up = 0

@@ -7,7 +7,6 @@ Names: frame = one step of the codec or latent grid, token = one step of a langu
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -296,72 +295,40 @@ class StepModel(Protocol):
         """Frees the job's slot; called exactly once for each admitted job, whatever happened."""
 
 
-class Decoder(Protocol):
-    """Turns one job's frames into samples, with state; chunk borders never change the samples."""
+class Decoder:
+    """Turns one job's frames into samples, or into words; has state. Chunk borders never change what comes out.
 
-    warm_up: int
+    A family derives its own from this and says by the attributes what the engine may do with it.
+    """
+
+    warm_up: int = 0
     """Samples at its start that come before what the first frame describes; the engine drops them unheard."""
+    runs_in_background: bool = False
+    """Whether it may work in another thread, off the step model's."""
+    is_joint: bool = False
+    """Whether `push_all` does the frames of several jobs in one call; a job's samples do not depend on the others."""
+    answers_in_words: bool = False
+    """Whether its frames are tokens that nobody hears: then its samples are none, and `take_text` has the words."""
 
     def push(self, frames: Sequence[Any]) -> Samples:
         """Samples that are settled once `frames` are added; may be empty when the codec looks ahead."""
+        raise NotImplementedError
 
     def flush(self) -> Samples:
         """The samples held back, at the end."""
+        raise NotImplementedError
 
-
-class SideDecoder(ABC):
-    """A `Decoder` that may work in another thread, beside the step model, where `works_beside` is true."""
-
-    works_beside: bool
-    warm_up: int = 0
-
-    @abstractmethod
-    def push(self, frames: Sequence[Any]) -> Samples:
-        """As `Decoder.push`."""
-
-    @abstractmethod
-    def flush(self) -> Samples:
-        """As `Decoder.flush`."""
-
-
-class TextDecoder(ABC):
-    """A `Decoder` of answers in words: its frames are tokens that nobody hears, so that its samples are none."""
-
-    warm_up: int = 0
-
-    @abstractmethod
-    def push(self, frames: Sequence[Any]) -> Samples:
-        """As `Decoder.push`."""
-
-    @abstractmethod
-    def flush(self) -> Samples:
-        """As `Decoder.flush`."""
-
-    @abstractmethod
     def take_text(self) -> str:
         """Words that have come to be settled since this was last asked; after `flush` all that are left."""
-
-
-class JointDecoder(ABC):
-    """A `Decoder` that can work on the frames of several jobs at once; a job's samples do not depend on the others."""
-
-    warm_up: int = 0
-
-    @abstractmethod
-    def push(self, frames: Sequence[Any]) -> Samples:
-        """As `Decoder.push`."""
-
-    @abstractmethod
-    def flush(self) -> Samples:
-        """As `Decoder.flush`."""
+        return ""
 
     @classmethod
-    @abstractmethod
-    def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
+    def push_all(cls, pushes: Sequence[tuple[Any, Sequence[Any]]]) -> Sequence[Samples]:
         """What `push` of each decoder with its frames would give; all are of this class and of one family.
 
         If it raises, every decoder is as it was before, so that each can be pushed by itself.
         """
+        return [decoder.push(frames) for decoder, frames in pushes]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,17 +13,17 @@ import torch
 from oscine.engine import cores
 from oscine.engine.cores import has_spare_core
 from oscine.engine.engine import Engine, EngineOptions
-from oscine.types import AudioChunk, Decoder, Done, Event, Failed, Job, Samples, SideDecoder
+from oscine.types import AudioChunk, Decoder, Done, Event, Failed, Job, Samples
 from tests.toys import HOP, HoldDecoder, ToyAR, ToyFamily
 from tests.unit.test_engine import Listener, job, run
 
 WAIT_S = 10
 
 
-class SideHold(SideDecoder):
+class SideHold(Decoder):
     """A `HoldDecoder` that notes its threads, waits for `gate` and breaks at a frame of 66."""
 
-    works_beside = True
+    runs_in_background = True
 
     def __init__(self, gate: threading.Event, threads: set[str], decoded: list[int]) -> None:
         self._alone, self._gate, self._threads, self._decoded = HoldDecoder(), gate, threads, decoded
@@ -195,7 +195,7 @@ def test_a_decoder_that_may_not_works_at_once(engine: Engine) -> None:
     family = SideFamily(ToyAR(script={"a": [[10, 20, 30]]}))
 
     class Bound(SideHold):
-        works_beside = False
+        runs_in_background = False
 
     family.open_decoder = lambda job: Bound(family.gate, family.threads, family.decoded)  # type: ignore[method-assign]
     (heard,) = run(engine, family, job("a"))

@@ -11,16 +11,17 @@ import pytest
 from oscine.engine.decode import PATIENCE, GridDecoder, joint_runs
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import NonFiniteOutput
-from oscine.types import Decoder, Done, Failed, Job, JointDecoder, Samples
+from oscine.types import Decoder, Done, Failed, Job, Samples
 from tests.toys import HOP, HoldDecoder, ToyAR, ToyFamily
 from tests.unit.test_engine import job, run
 
 SIZES = (1, 3)
 
 
-class JointHold(JointDecoder):
+class JointHold(Decoder):
     """A `HoldDecoder` that notes how many jobs share a call; a frame of 66 breaks the call, 99 its own samples."""
 
+    is_joint = True
     calls: ClassVar[list[int]] = []
     broken: ClassVar[int] = 0
     """Jobs of the largest call that broke."""
@@ -35,13 +36,13 @@ class JointHold(JointDecoder):
         return self._alone.flush()
 
     @classmethod
-    def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
+    def push_all(cls, pushes: Sequence[tuple[JointHold, Sequence[Any]]]) -> Sequence[Samples]:
         cls.calls.append(len(pushes))
         codes = [int(np.asarray(frame).flat[0]) for _, frames in pushes for frame in frames]
         if 66 in codes:
             cls.broken = max(cls.broken, len(pushes))
             raise RuntimeError("the decoder is on fire")  # no decoder has moved on yet
-        made = [decoder._alone.push(frames) for decoder, frames in pushes]  # type: ignore[attr-defined]
+        made = [decoder._alone.push(frames) for decoder, frames in pushes]
         bad = [any(int(np.asarray(frame).flat[0]) == 99 for frame in frames) for _, frames in pushes]
         return [samples * np.float32("nan") if broken else samples for samples, broken in zip(made, bad, strict=True)]
 

@@ -11,7 +11,7 @@ import pytest
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.errors import NoAudio
 from oscine.stream import SpeechStream, collect
-from oscine.types import Decoder, Done, Failed, Job, JointDecoder, Plan, Samples, SideDecoder
+from oscine.types import Decoder, Done, Failed, Job, Plan, Samples
 from tests.toys import HOP, ToyAR, ToyFamily
 from tests.unit.test_engine import job, run
 
@@ -19,7 +19,7 @@ CLICK = 0.9
 CODES = [10, 20, 30, 40, 50, 60]
 
 
-class Lagging:
+class Lagging(Decoder):
     """Each frame's samples come with the next frame; in its place the first one brings a click in dead air."""
 
     def __init__(self) -> None:
@@ -39,17 +39,14 @@ class LaggingAlone(Lagging):
     warm_up = HOP
 
 
-class LaggingBeside(Lagging, SideDecoder):
+class LaggingBeside(Lagging):
     warm_up = HOP
-    works_beside = True
+    runs_in_background = True
 
 
-class LaggingTogether(Lagging, JointDecoder):
+class LaggingTogether(Lagging):
     warm_up = HOP
-
-    @classmethod
-    def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
-        return [decoder.push(frames) for decoder, frames in pushes]
+    is_joint = True
 
 
 class LaggingFamily(ToyFamily):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from oscine.errors import NonFiniteOutput
-from oscine.types import Decoder, JointDecoder, Samples, SideDecoder
+from oscine.types import Decoder, Samples
 
 PATIENCE = 5
 """Steps that a run of the last size may wait for runs of other jobs."""
@@ -54,8 +54,7 @@ class GridDecoder:
         self._runs = 0
         self._pending: list[Any] = []
         self._waited = 0
-        works_beside = isinstance(decoder, SideDecoder) and decoder.works_beside
-        self._worker = worker if works_beside else at_once
+        self._worker = worker if decoder.runs_in_background else at_once
         self._working: deque[Future[Samples]] = deque()
         self._frame_s = 1.0 / frame_rate if frame_rate else 0.0
         self._due = 0.0
@@ -63,7 +62,7 @@ class GridDecoder:
     @property
     def is_joint(self) -> bool:
         """Whether its runs are to be left for `joint_runs`."""
-        return isinstance(self.decoder, JointDecoder)
+        return self.decoder.is_joint
 
     @property
     def is_due(self) -> bool:

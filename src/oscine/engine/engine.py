@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from oscine.engine.call import Call, engine_failed
 from oscine.engine.cores import has_spare_core
@@ -27,7 +27,7 @@ from oscine.engine.memory import MemoryBudget, bytes_for_jobs
 from oscine.engine.scheduler import Scheduler
 from oscine.engine.side import SideThread
 from oscine.errors import EngineFailed, GenerationError, NotReady, OscineError
-from oscine.types import EventSink, Family, Job, JointDecoder, Samples, StepOut
+from oscine.types import EventSink, Family, Job, Samples, StepOut
 
 log = logging.getLogger(__name__)
 
@@ -253,7 +253,7 @@ class Engine:
 
     def _push_all(self, entries: Sequence[Entry]) -> None:
         """One call for all, or one for each if it fails."""
-        pushes = [(cast(JointDecoder, entry.grid.decoder), entry.grid.take()) for entry in entries]
+        pushes = [(entry.grid.decoder, entry.grid.take()) for entry in entries]
         for entry, made in zip(entries, isolated(type(pushes[0][0]).push_all, pushes), strict=True):
             self._settle(entry, partial(entry.take_samples, made))
 

@@ -13,6 +13,7 @@ from oscine.errors import Cancelled, GenerationError, NoAudio
 from oscine.seeds import derive_seed
 from oscine.types import (
     AudioChunk,
+    Decoder,
     Done,
     Event,
     EventSink,
@@ -24,7 +25,6 @@ from oscine.types import (
     StepModel,
     StepOut,
     TextChunk,
-    TextDecoder,
 )
 
 
@@ -38,7 +38,7 @@ class Entry:
         self.served = 0
         self._in_model = False
         self._grid: GridDecoder | None = None
-        self._teller: TextDecoder | None = None
+        self._teller: Decoder | None = None
         self._finishing: FinishReason | None = None
         self.ended = False
         self._sink = sink
@@ -78,7 +78,7 @@ class Entry:
         self._in_model = True
         decoder = self.family.open_decoder(self.job)
         self._warm_up = decoder.warm_up
-        self._teller = decoder if isinstance(decoder, TextDecoder) else None
+        self._teller = decoder if decoder.answers_in_words else None
         sizes = (1,) if self._teller else self.family.chunk_sizes()
         self._grid = GridDecoder(decoder, sizes, worker, self.family.capabilities.frame_rate or 0.0)
 

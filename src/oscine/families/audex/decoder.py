@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +12,16 @@ from oscine.families.audex.codec.speech_decoder import SpeechDecoder, SpeechSess
 from oscine.families.audex.codec.xcodec import XCodecDecoder
 from oscine.families.audex.transcript import clean_transcript, is_bare
 from oscine.runtime.undo import undo_on_error
-from oscine.types import JointDecoder, Samples, TextDecoder
+from oscine.types import Decoder, Samples
 
 INCOMPLETE = "\ufffd"
 """What a tokenizer shows for bytes that are no whole sign."""
 
 
-class SpeechStreamDecoder(JointDecoder):
+class SpeechStreamDecoder(Decoder):
     """Speech codes to samples; a push decodes all that the look-ahead lets it."""
+
+    is_joint = True
 
     def __init__(self, decoder: SpeechDecoder) -> None:
         self._session = SpeechSession(decoder)
@@ -30,9 +32,9 @@ class SpeechStreamDecoder(JointDecoder):
 
     @classmethod
     @torch.inference_mode()
-    def push_all(cls, pushes: Sequence[tuple[JointDecoder, Sequence[Any]]]) -> Sequence[Samples]:
+    def push_all(cls, pushes: Sequence[tuple[SpeechStreamDecoder, Sequence[Any]]]) -> Sequence[Samples]:
         """The same for several streams of one model, in one call of its decoder; if it raises, none has moved on."""
-        sessions = [cast(SpeechStreamDecoder, decoder)._session for decoder, _ in pushes]
+        sessions = [decoder._session for decoder, _ in pushes]
         with undo_on_error(sessions):
             taken = [
                 session.take([int(frame) for frame in frames])
@@ -47,10 +49,8 @@ class SpeechStreamDecoder(JointDecoder):
         return _joined(self._session.flush())
 
 
-class SoundDecoder:
+class SoundDecoder(Decoder):
     """Codec frames to samples, all at the end: the codec is not causal."""
-
-    warm_up = 0
 
     def __init__(self, decoder: XCodecDecoder) -> None:
         self._decoder = decoder
@@ -67,12 +67,14 @@ class SoundDecoder:
         return _joined([self._decoder.decode_ids(self._frames)]) if self._frames else np.zeros(0, np.float32)
 
 
-class AnswerDecoder(TextDecoder):
+class AnswerDecoder(Decoder):
     """Text tokens to words, as soon as what follows cannot change them.
 
     The words of a transcript are settled when no sentence can be around them any more, or at the end. Each token is
     decoded with the run before it, which tells whether a space stands between, and at the end all of them once more.
     """
+
+    answers_in_words = True
 
     def __init__(self, decode: Callable[[Sequence[int]], str], *, is_transcript: bool) -> None:
         self._decode = decode

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import torch
 
 from oscine.families.audio8.codec_kinds import AnyCodec
-from oscine.types import Samples, SideDecoder
+from oscine.types import Decoder, Samples
 
 
-class Audio8Decoder(SideDecoder):
+class Audio8Decoder(Decoder):
     """Frames of codes → samples, with the codec's state of one stream."""
 
     def __init__(self, codec: AnyCodec, device: torch.device) -> None:
         self._codec, self._device = codec, device
-        self.works_beside = device.type == "cpu"
+        self.runs_in_background = device.type == "cpu"
         self.warm_up = codec.config.warm_up_frames * codec.config.frame_length
         self._state = codec.open_stream()
 

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from oscine.families.auk.codec.vae import AuKVAE
-from oscine.types import Samples
+from oscine.types import Decoder, Samples
 
 
-class AuKDecoder:
+class AuKDecoder(Decoder):
     """Latents → samples; holds back the frames the decoder looks ahead."""
-
-    warm_up = 0
 
     def __init__(self, vae: AuKVAE) -> None:
         self._stream = vae.open_decoder()

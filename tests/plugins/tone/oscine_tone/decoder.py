@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from oscine.types import Samples
+from oscine.types import Decoder, Samples
 from oscine_tone.model import ToneConfig
 
 
-class ToneDecoder:
+class ToneDecoder(Decoder):
     """One job's sine."""
-
-    warm_up = 0
 
     def __init__(self, config: ToneConfig) -> None:
         self._config = config

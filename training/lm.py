@@ -32,7 +32,7 @@ PEAK_RATE, WEIGHT_DECAY, AVERAGE_DECAY = 1.5e-3, 5e-2, 0.998
 WARMUP_STEPS = 100
 CORRUPTIONS = (0.05, 0.15, 0.4)  # shares of the input codes drawn anew, one of them in each batch
 CROPPED = 0.4  # of the utterances are cut to some of their words
-MAX_COLUMNS = 1600  # of a batch, padding included
+MAX_COLUMNS = {"cpu": 1600, "cuda": 12800}  # of a batch, padding included
 FIRST_FRAMES, ALL_FROM = 60, 0.2  # curriculum: frames an utterance may have at first, when all take part
 LOG_EVERY, SAVE_S, EVALUATE_S = 50, 180.0, 300.0
 
@@ -119,11 +119,11 @@ class Trainer:
         device: torch.device,
         centres: Tensor,
         *,
-        autocast: bool = False,
+        half: bool = False,
         peak_rate: float = PEAK_RATE,
     ) -> None:
         torch.manual_seed(SEED)
-        self.values, self.out, self.device, self.autocast = values, out, device, autocast
+        self.values, self.out, self.device, self.half = values, out, device, half
         self.peak_rate = peak_rate
         self.config = LMConfig.from_dict(values)
         self.trained, self.held_out = split(utterances)
@@ -179,7 +179,7 @@ class Trainer:
         batch = collate(utterances, self.config).to(self.device)
         share = CORRUPTIONS[int(torch.randint(len(CORRUPTIONS), (), generator=self.generator))]
         columns = corrupted(batch, self.config, share, self.generator)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             losses = compute_losses(self.model, self.head, batch, columns, self.targets, dropout=STATE_DROPOUT)
         self.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
@@ -199,7 +199,7 @@ class Trainer:
         fitting = [u for u in self.trained if u.num_frames <= limit]
         drawn = torch.rand(len(fitting), generator=self.generator) < CROPPED
         mixed = [cropped(u, self.generator) if crop else u for u, crop in zip(fitting, drawn.tolist(), strict=True)]
-        return batches(mixed or self.trained, MAX_COLUMNS, self.generator)
+        return batches(mixed or self.trained, MAX_COLUMNS[self.device.type], self.generator)
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -264,19 +264,19 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
     parser.add_argument("--start", type=Path, help="weights to begin with, a file of training.checkpoint")
-    parser.add_argument("--autocast", action="store_true", help="multiply in bfloat16: for machines with units for it")
+    parser.add_argument("--float32", action="store_true", help="no bfloat16: for processors without units for it")
     parser.add_argument("--rate", type=float, default=PEAK_RATE, help="highest learning rate (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=60.0, help="training time, all runs together")
     parser.add_argument("--max-steps", type=int, help="stop here, for trials")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     values = model_config()
     utterances = load_all(options.data, options.codes, values)
     centres, device = read_codebook(options.codes[0])[1], torch.device(options.device)
     trainer = Trainer(
-        values, utterances, options.out, device, centres, autocast=options.autocast, peak_rate=options.rate
+        values, utterances, options.out, device, centres, half=not options.float32, peak_rate=options.rate
     )
     if (options.out / "last.pt").is_file():
         trainer.restore(options.out / "last.pt")

@@ -27,6 +27,7 @@ run data --texts "$out.texts" --id-prefix h --out "$out/heldout"
 run prosody --data "$out/heldout" --out "$out/prosody_heldout.npz"
 run factors --data "$out/heldout" --codebook "$out/codes.safetensors" \
     --prosody "$out/prosody_heldout.npz" --out "$out/codes_heldout.safetensors"
-run report --model "$out/voice" --teacher "$out/heldout" --codec "$out/codec" --codes "$out/codes_heldout.safetensors" \
+run checkpoint --run "$out/lm" --codes "$out/codes.safetensors" --out "$out/lm.safetensors"
+run report --model "$out/voice" --teacher "michael=$out/heldout" --codes "michael=$out/codes_heldout.safetensors" \
     --limit 4 --options '{"max_new_tokens": 60}' --out "$out/report.md"
 echo "== done: $out/voice speaks, $out/report.md judges it"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from oscine.text.split import plan_pieces
 from training import templates
 
 WORDNET = Path("/usr/share/wordnet")
@@ -36,7 +37,9 @@ DEFAULT_MIX: Mapping[str, float] = {
     "letter": 0.02,
     "long": 0.03,
 }
-"""Share of each kind of text, counted in texts; `pair` is two examples in one text."""
+"""Share of each kind of text, counted in texts; `pair` is two examples in one text, `part` a part of one."""
+PART_WEIGHT = 45
+"""Longest `part`: short enough that most sentences are cut."""
 
 _READABLE = re.compile(r"[A-Za-z][A-Za-z ,.;:!?'\-]*")
 _ODD = re.compile(r"[A-Za-z]\.[A-Za-z]|\.\.|--|[A-Z]{2}|[a-z][A-Z]|['\-](?![A-Za-z ])|\s[,.;:!?]")
@@ -99,16 +102,17 @@ def _fresh(source: Iterator[str], seen: set[str], held_out: set[str], kind: str)
 
 
 def _sources(kinds: list[str], seed: int, wordnet: Path, seen: set[str]) -> dict[str, Iterator[str]]:
-    """An iterator for each kind; `example` and `pair` (two examples as one text) draw from one pile."""
+    """An iterator for each kind; `example`, `pair` (two as one text) and `part` (a part of one) share a pile."""
     readers: dict[str, Callable[[Path], list[str]]] = {"gloss": read_glosses, "word": read_words}
-    known = ["example", "pair", *readers, *templates.TEMPLATES]
+    known = ["example", "pair", "part", *readers, *templates.TEMPLATES]
     unknown = set(kinds) - set(known)
     if unknown:
         raise ValueError(f"no text kind {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     sources: dict[str, Iterator[str]] = {}
-    if {"example", "pair"} & set(kinds):
+    if {"example", "pair", "part"} & set(kinds):
         pile = _shuffled(read_examples(wordnet), seed, "example")
         sources["example"] = pile
+        sources["part"] = _parts(pile)
         sources["pair"] = (f"{first} {second}" for first, second in _pairs(pile, seen))
     for kind in kinds:
         if kind in readers:
@@ -126,6 +130,13 @@ def _shuffled(texts: list[str], seed: int, kind: str) -> Iterator[str]:
 def _pairs(pile: Iterator[str], seen: set[str]) -> Iterator[tuple[str, str]]:
     fresh = (text for text in pile if key(text) not in seen)
     return zip(fresh, fresh, strict=False)
+
+
+def _parts(pile: Iterator[str]) -> Iterator[str]:
+    """What the engine makes of sentences that are too long for it: texts that begin or end in the middle of one."""
+    for text in pile:
+        parts = plan_pieces(text, PART_WEIGHT)
+        yield from (part for part in parts if len(parts) > 1 and len(part.split()) > 1)
 
 
 def _from_templates(kind: str, rng: random.Random) -> Iterator[str]:

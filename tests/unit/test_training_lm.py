@@ -283,6 +283,17 @@ def test_a_run_learns_and_resumes_where_it_stopped(tmp_path: Path, utterances: l
     assert resumed.evaluate()["held_semantic"] > 0
 
 
+def test_a_step_in_half_precision_is_nearly_the_same_step(tmp_path: Path, utterances: list[Utterance]) -> None:
+    torch.set_num_threads(1)
+    whole, half = (
+        Trainer(small_values(), utterances, tmp_path, torch.device("cpu"), CENTRES, half=half) for half in (False, True)
+    )
+    for _ in range(3):
+        expected, found = (trainer.train_step(utterances, 0.0) for trainer in (whole, half))
+        assert found.total.item() != expected.total.item()
+        assert found.total.item() == pytest.approx(expected.total.item(), rel=0.01)
+
+
 def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path, utterances: list[Utterance]) -> None:
     torch.manual_seed(6)
     path, names = tmp_path / "kept" / "lm.safetensors", ["<silence>", "a"]

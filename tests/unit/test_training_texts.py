@@ -55,6 +55,16 @@ def test_pairs_are_two_different_examples(wordnet: Path) -> None:
     assert first != second
 
 
+def test_parts_are_cut_as_the_engine_cuts_long_sentences(wordnet: Path) -> None:
+    long = "When the rain had stopped at last, the old dog came out of the barn."
+    glosses = (wordnet / "data.noun").read_text() + f'00007 03 n 01 word 0 000 | a thing; "{long}"\n'
+    (wordnet / "data.noun").write_text(glosses)
+    parts = list(itertools.islice(texts.stream(1, mix={"part": 1.0}, wordnet=wordnet), 2))
+    assert parts == ["When the rain had stopped at last,", "the old dog came out of the barn."]
+    with pytest.raises(RuntimeError, match="no new texts of kind 'part'"):
+        list(itertools.islice(texts.stream(1, mix={"part": 1.0}, wordnet=wordnet), 3))
+
+
 def test_unknown_kind_is_named(wordnet: Path) -> None:
     with pytest.raises(ValueError, match="no text kind poem"):
         next(texts.stream(1, mix={"poem": 1.0}, wordnet=wordnet))

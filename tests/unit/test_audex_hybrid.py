@@ -10,8 +10,8 @@ from torch import Tensor
 
 from oscine.families.audex.model.hybrid import HybridLM
 from oscine.families.audex.model.lanes import Decode, Prefill
-from oscine.families.audex.model.mamba import scan_chunk
 from oscine.families.audex.model.moe import MoE, Router
+from oscine.layers.mamba2 import scan_chunks, update_state
 from tests.unit.audex_models import random_hybrid
 
 
@@ -43,11 +43,15 @@ def test_scan_is_the_recurrence_and_survives_strong_decay() -> None:
         torch.randn(shape, generator=generator)
         for shape in ((heads, time, dim), (heads, time, states), (heads, time, states), (heads, dim, states))
     )
-    y, last = scan_chunk(rate, driven, b, c, state)
+    last, stepped = state.clone()[None], state.clone()[None]
+    decays, drivens, bs, cs = (part.transpose(0, 1)[None] for part in (rate, driven, b, c))
+    y = scan_chunks(decays, drivens, bs, cs, last, 4)
     for t in range(time):
         state = rate[:, t].exp()[:, None, None] * state + driven[:, t, :, None] * b[:, t, None, :]
-        assert torch.allclose(y[:, t], (state @ c[:, t, :, None])[..., 0], atol=1e-5)
-    assert torch.allclose(last, state, atol=1e-5)
+        update_state(stepped, decays[:, t], drivens[:, t], bs[:, t])
+        assert torch.allclose(y[0, t], (state @ c[:, t, :, None])[..., 0], atol=1e-5)
+        assert torch.allclose(stepped[0], state, atol=1e-5)
+    assert torch.allclose(last[0], state, atol=1e-5)
 
 
 @pytest.mark.parametrize(("groups", "kept", "normed"), [(1, 1, True), (4, 2, True), (4, 1, False), (2, 2, False)])

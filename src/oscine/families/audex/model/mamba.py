@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from oscine.families.audex.config import HybridConfig
 from oscine.families.audex.model.dense import Linear
 from oscine.families.audex.model.lanes import Call, Prefill
+from oscine.layers.mamba2 import scan_chunks, split_columns, update_state
 from oscine.runtime.cache import Lane
 
 
@@ -75,24 +76,24 @@ class Mamba(nn.Module):
         """dt [..., head] → step sizes float32, positive and not clamped."""
         return F.softplus(dt.float() + self.dt_bias.float())
 
+    def _decay(self, step: Tensor) -> Tensor:
+        """Step sizes [..., head] → the logarithm of each token's decay, float32."""
+        return step * -torch.exp(self.A_log.float())
+
     def _split(self, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Conv outputs [..., conv_size] → x float32 [..., head, head_dim], B and C float32 [..., head, state]."""
+        """Conv outputs [..., conv_size] → x, B and C as `split_columns` gives them."""
         config = self.config
-        heads, groups, states = config.mamba_num_heads, config.n_groups, config.ssm_state_size
-        x, b, c = torch.split(mixed.float(), [config.inner_size, groups * states, groups * states], dim=-1)
-        b, c = (
-            torch.unflatten(part, -1, (groups, states)).repeat_interleave(heads // groups, dim=-2).contiguous()
-            for part in (b, c)
+        return split_columns(
+            F.silu(mixed), heads=config.mamba_num_heads, groups=config.n_groups, states=config.ssm_state_size
         )
-        return torch.unflatten(x, -1, (heads, -1)), b, c
 
     def _step(self, conv_in: Tensor, step: Tensor, lane: Lane) -> Tensor:
         """One token of one lane: conv_in [conv_size], step [head] → y [inner] in conv_in's dtype."""
         conv = torch.cat([lane.states[self.conv_name][:, 1:], conv_in[:, None]], dim=1)
         mixed = F.conv1d(conv[None], self.conv1d.weight, self.conv1d.bias, groups=len(conv))[0, :, 0]
-        x, b, c = self._split(F.silu(mixed))
-        decay = torch.exp(step * -torch.exp(self.A_log.float()))
-        ssm = decay[:, None, None] * lane.states[self.ssm_name] + (step[:, None] * x)[:, :, None] * b[:, None, :]
+        x, b, c = self._split(mixed)
+        ssm = lane.states[self.ssm_name].clone()
+        update_state(ssm, self._decay(step), step[:, None] * x, b)
         lane.states |= {self.conv_name: conv, self.ssm_name: ssm}
         y = (ssm @ c[:, :, None])[:, :, 0] + self.D.float()[:, None] * x
         return y.flatten().to(conv_in.dtype)
@@ -101,32 +102,10 @@ class Mamba(nn.Module):
         """A prompt of one fresh lane: conv_in [time, conv_size], step [time, head] → y [time, inner]."""
         kernel = self.config.conv_kernel
         padded = F.pad(conv_in.T, (kernel, 0))  # one column more than the convolution needs: the state may be short
-        ssm = lane.states[self.ssm_name]
+        ssm = lane.states[self.ssm_name].clone()
         mixed = F.conv1d(padded[None, :, 1:], self.conv1d.weight, self.conv1d.bias, groups=len(padded))[0].T
-        x, b, c = (part.transpose(0, 1) for part in self._split(F.silu(mixed)))  # [head, time, ...]
-        rate = (step * -torch.exp(self.A_log.float())).T  # [head, time], the logarithm of each token's decay
-        driven = step.T[:, :, None] * x
-        pieces = []
-        for start in range(0, len(conv_in), self.config.chunk_size):
-            part = slice(start, start + self.config.chunk_size)
-            y, ssm = scan_chunk(rate[:, part], driven[:, part], b[:, part], c[:, part], ssm)
-            pieces.append(y)
+        x, b, c = self._split(mixed)
+        decay, driven = self._decay(step), x * step[..., None]
+        y = scan_chunks(decay[None], driven[None], b[None], c[None], ssm[None], self.config.chunk_size)[0]
         lane.states |= {self.conv_name: padded[:, -kernel:].clone(), self.ssm_name: ssm}
-        y = torch.cat(pieces, dim=1) + self.D.float()[:, None, None] * x
-        return y.transpose(0, 1).flatten(1).to(conv_in.dtype)
-
-
-def scan_chunk(rate: Tensor, driven: Tensor, b: Tensor, c: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """(y [head, time, head_dim], new state) of `S_t = exp(rate_t) S_(t-1) + driven_t ⊗ b_t`, `y_t = S_t c_t`.
-
-    rate [head, time], driven [head, time, head_dim], b and c [head, time, state], state [head, head_dim, state].
-    """
-    total = rate.cumsum(-1)
-    between = (total[:, :, None] - total[:, None, :]).masked_fill(
-        torch.ones(rate.shape[1], rate.shape[1], dtype=torch.bool, device=rate.device).triu(1), float("-inf")
-    )
-    y = ((c @ b.transpose(1, 2)) * between.exp()) @ driven
-    y = y + total.exp()[:, :, None] * (c @ state.transpose(1, 2))
-    to_end = (total[:, -1:] - total).exp()[:, :, None]
-    new_state = total[:, -1].exp()[:, None, None] * state + (to_end * driven).transpose(1, 2) @ b
-    return y, new_state
+        return (y + self.D.float()[:, None] * x).flatten(1).to(conv_in.dtype)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from oscine.families.audio8.config import HybridConfig, LMConfig
 from oscine.families.audio8.model.dense import Attend
 from oscine.kernels.vector import pad_to_vector_width
+from oscine.layers.mamba2 import scan_chunks, split_columns, update_state
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rotate_half_split
 
@@ -86,56 +87,17 @@ class Mixer(nn.Module):
     def _scan(self, columns: Tensor, dt: Tensor, state: Tensor) -> Tensor:
         """The state-space recurrence in float32 → [row, time, d_ssm]; `state` moves on in place."""
         config = self.config
-        groups, size = config.mamba_n_groups, config.mamba_d_state
-        x, b, c = torch.split(columns.float(), [config.mamba_d_ssm, groups * size, groups * size], dim=-1)
-        x = torch.unflatten(x, -1, (config.mamba_n_heads, config.mamba_d_head))
-        b, c = (self._for_heads(part) for part in (b, c))
+        x, b, c = split_columns(
+            columns, heads=config.mamba_n_heads, groups=config.mamba_n_groups, states=config.mamba_d_state
+        )
         dt = pad_to_vector_width(F.softplus, dt.float() + self.dt_bias.float())  # [row, time, head]
-        decay = dt * -torch.exp(self.A_log.float())
+        decay, driven = dt * -torch.exp(self.A_log.float()), dt[..., None] * x
         if x.shape[1] == 1:
-            y = scan_step(x[:, 0], b[:, 0], c[:, 0], dt[:, 0], decay[:, 0], state)[:, None]
+            update_state(state, decay[:, 0], driven[:, 0], b[:, 0])
+            y = (state * c[:, 0, :, None, :]).sum(-1)[:, None]
         else:
-            y = scan_chunks(x, b, c, dt, decay, state, config.mamba_chunk_size)
+            y = scan_chunks(decay, driven, b, c, state, config.mamba_chunk_size)
         return (y + x * self.D.float()[:, None]).flatten(-2)
-
-    def _for_heads(self, part: Tensor) -> Tensor:
-        """B or C [row, time, group * d_state], each group's repeated for its heads → [row, time, head, d_state]."""
-        config = self.config
-        groups = torch.unflatten(part, -1, (config.mamba_n_groups, 1, config.mamba_d_state))
-        return groups.expand(-1, -1, -1, config.mamba_n_heads // config.mamba_n_groups, -1).flatten(2, 3)
-
-
-def scan_step(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, state: Tensor) -> Tensor:
-    """One position of `state = exp(decay) state + dt x ⊗ b`, `y = state c` → y [row, head, head_dim].
-
-    x [row, head, head_dim], b and c [row, head, d_state], dt and decay [row, head], state [row, head, head_dim,
-    d_state], updated in place.
-    """
-    kept = pad_to_vector_width(torch.exp, decay)[..., None, None]
-    state.mul_(kept).add_((dt[..., None] * x)[..., None] * b[..., None, :])
-    return (state * c[..., None, :]).sum(-1)
-
-
-def scan_chunks(x: Tensor, b: Tensor, c: Tensor, dt: Tensor, decay: Tensor, state: Tensor, chunk: int) -> Tensor:
-    """`scan_step` over all positions, `chunk` at a time by matrix products → y [row, time, head, head_dim].
-
-    Shapes as in `scan_step` with a time axis after the row. Within a chunk, position i sees j <= i through
-    exp(sum of decay over j+1..i); what came before the chunk it sees through the state.
-    """
-    outputs = []
-    for xs, bs, cs, dts, decays in zip(*(torch.split(t, chunk, dim=1) for t in (x, b, c, dt, decay)), strict=True):
-        total = decays.cumsum(dim=1).transpose(1, 2)  # [row, head, i]
-        between = total[..., :, None] - total[..., None, :]
-        later = torch.ones(between.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        seen = between.masked_fill(later, float("-inf")).exp()  # [row, head, i, j]
-        weighted = (xs * dts[..., None]).transpose(1, 2)  # [row, head, j, head_dim]
-        bs, cs = bs.transpose(1, 2), cs.transpose(1, 2)  # [row, head, j, d_state]
-        within = ((cs @ bs.mT) * seen) @ weighted
-        before = total.exp()[..., None] * (cs @ state.mT)
-        outputs.append((within + before).transpose(1, 2))
-        to_end = (total[..., -1:] - total).exp()[..., None]
-        state.mul_(total[..., -1].exp()[..., None, None]).add_((weighted * to_end).mT @ bs)
-    return torch.cat(outputs, dim=1)
 
 
 class HybridAttention(nn.Module):

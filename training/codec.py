@@ -19,10 +19,10 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from oscine.families.audio8.codec_layers import StreamState
-from oscine.families.audio8.spectral_codec import SpectralCodec
-from oscine.families.audio8.spectral_config import KIND, SpectralConfig
-from oscine.families.audio8.spectral_source import pitch_codes
+from oscine.families.audio8.codec.layers import StreamState
+from oscine.families.audio8.codec.spectral import SpectralCodec
+from oscine.families.audio8.codec.spectral_config import KIND, SpectralConfig
+from oscine.families.audio8.codec.spectral_source import pitch_codes
 from training.checkpoint import read_start
 from training.codec_start import initialise, start_codebooks, start_gains
 from training.coded import Place, Segment, Segments, Source

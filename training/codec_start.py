@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.codec_layers import StreamState
-from oscine.families.audio8.spectral_codec import SpectralCodec, StepBlock
+from oscine.families.audio8.codec.layers import StreamState
+from oscine.families.audio8.codec.spectral import SpectralCodec, StepBlock
 from training.coded import Segment
 from training.factors import code_features
 

@@ -17,10 +17,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from oscine.families.audio8.codec.spectral import SpectralCodec
+from oscine.families.audio8.codec.spectral_config import KIND
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model.dual_ar import DualAR
-from oscine.families.audio8.spectral_codec import SpectralCodec
-from oscine.families.audio8.spectral_config import KIND
 from training.checkpoint import halved, trained_weights
 from training.codec import load_codec
 from training.lm import initialise, model_config

@@ -13,10 +13,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
-from oscine.families.audio8.codec_transformer import WindowTransformer
-from oscine.families.audio8.codec_weights import codec_state, fold_weight_norm
+from oscine.families.audio8.codec.codec import Codec
+from oscine.families.audio8.codec.config import CodecConfig
+from oscine.families.audio8.codec.transformer import WindowTransformer
+from oscine.families.audio8.codec.weights import codec_state, fold_weight_norm
 
 ATOL, RTOL = 5e-5, 1e-4
 FAMILY = "audio8"

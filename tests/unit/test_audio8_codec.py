@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from oscine.errors import ConfigMismatch, UnsupportedFeature, WeightMismatch
-from oscine.families.audio8 import codec_transformer
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
-from oscine.families.audio8.codec_layers import CausalConv, StreamState
-from oscine.families.audio8.codec_weights import codec_state, fold_weight_norm
+from oscine.families.audio8.codec import transformer as codec_transformer
+from oscine.families.audio8.codec.codec import Codec
+from oscine.families.audio8.codec.config import CodecConfig
+from oscine.families.audio8.codec.layers import CausalConv, StreamState
+from oscine.families.audio8.codec.weights import codec_state, fold_weight_norm
 
 CONFIG = CodecConfig(
     sample_rate=2400,

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oscine.errors import ConfigMismatch
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
-from oscine.families.audio8.codec_kinds import build_codec, codec_config
+from oscine.families.audio8.codec.codec import Codec
+from oscine.families.audio8.codec.config import CodecConfig
+from oscine.families.audio8.codec.kinds import build_codec, codec_config
+from oscine.families.audio8.codec.spectral import SpectralCodec
+from oscine.families.audio8.codec.spectral_config import SpectralConfig
+from oscine.families.audio8.codec.spectral_source import noise, pitch_codes, pulses
 from oscine.families.audio8.config import Audio8Config
 from oscine.families.audio8.decoder import Audio8Decoder
-from oscine.families.audio8.spectral_codec import SpectralCodec
-from oscine.families.audio8.spectral_config import SpectralConfig
-from oscine.families.audio8.spectral_source import noise, pitch_codes, pulses
 
 CONFIG = SpectralConfig(
     sample_rate=2400,

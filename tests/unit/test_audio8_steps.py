@@ -11,8 +11,8 @@ import torch
 
 from oscine.errors import BadAudio, GenerationError, InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.audio8.backends.eager import EagerBackend
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
+from oscine.families.audio8.codec.codec import Codec
+from oscine.families.audio8.codec.config import CodecConfig
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.prompt import PromptIds
 from oscine.families.audio8.rows import Sampling

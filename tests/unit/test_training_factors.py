@@ -43,8 +43,8 @@ from training.factors import (
 from training.losses import WaveLoss
 from training.prosody import PITCH_HOP
 
-from oscine.families.audio8.spectral_codec import SpectralCodec
-from oscine.families.audio8.spectral_config import SpectralConfig
+from oscine.families.audio8.codec.spectral import SpectralCodec
+from oscine.families.audio8.codec.spectral_config import SpectralConfig
 
 CENTRES = torch.stack([torch.linspace(0, 5, len(LOUDNESSES)), torch.linspace(5, 0, len(LOUDNESSES))], dim=1)
 RATE = 24_000

@@ -26,11 +26,11 @@ from training.lm_losses import code_targets, compact_head, slow_states, soft_cro
 from training.tokenizer import CUT, SEMANTIC_BEGIN, alphabet, build_tokenizer
 
 import oscine
+from oscine.families.audio8.codec.spectral import SpectralCodec
+from oscine.families.audio8.codec.spectral_config import SpectralConfig
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptBuilder
-from oscine.families.audio8.spectral_codec import SpectralCodec
-from oscine.families.audio8.spectral_config import SpectralConfig
 from oscine.families.audio8.weights import build_lm
 
 CODEC = SpectralConfig(codebook_dim=8, dim=16, hidden_dim=32, num_blocks=1)

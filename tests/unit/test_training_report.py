@@ -15,9 +15,9 @@ from training.lm import initialise
 from training.systems import OurVoice, Rendering
 from training.wording import WordErrors
 
+from oscine.families.audio8.codec.spectral import SpectralCodec
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model.dual_ar import DualAR
-from oscine.families.audio8.spectral_codec import SpectralCodec
 from tests.unit.test_training_lm import CODEC, small_values
 
 

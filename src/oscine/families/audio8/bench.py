@@ -19,9 +19,9 @@ from oscine.bench.measure import memory_bandwidth, seconds, summary
 from oscine.engine.engine import Engine
 from oscine.families.audio8.backends.eager import EagerBackend
 from oscine.families.audio8.backends.native import NativeBackend
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
-from oscine.families.audio8.codec_kinds import AnyCodec
+from oscine.families.audio8.codec.codec import Codec
+from oscine.families.audio8.codec.config import CodecConfig
+from oscine.families.audio8.codec.kinds import AnyCodec
 from oscine.families.audio8.config import Audio8Config, GenerationDefaults, HybridConfig, LMConfig
 from oscine.families.audio8.family import Audio8Family
 from oscine.families.audio8.model.dual_ar import DualAR

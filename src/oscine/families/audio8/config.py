@@ -20,7 +20,7 @@ from oscine.checkpoint.config import (
     read_json_if_present,
     require,
 )
-from oscine.families.audio8.codec_kinds import POST_FIELDS, AnyCodecConfig, codec_config
+from oscine.families.audio8.codec.kinds import POST_FIELDS, AnyCodecConfig, codec_config
 from oscine.families.audio8.speakers import Speaker, parse_speakers
 
 IGNORED = frozenset(

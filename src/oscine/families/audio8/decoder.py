@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from oscine.families.audio8.codec_kinds import AnyCodec
+from oscine.families.audio8.codec.kinds import AnyCodec
 from oscine.types import Decoder, Samples
 
 

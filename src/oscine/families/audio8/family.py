@@ -16,8 +16,8 @@ from oscine.audio.resample import resample, resampled_length
 from oscine.checkpoint.folder import describe_folder
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.audio8.backends.choose import backend_for
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_kinds import AnyCodec
+from oscine.families.audio8.codec.codec import Codec
+from oscine.families.audio8.codec.kinds import AnyCodec
 from oscine.families.audio8.config import Audio8Config
 from oscine.families.audio8.decoder import Audio8Decoder
 from oscine.families.audio8.model.dual_ar import DualAR

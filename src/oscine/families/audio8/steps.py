@@ -25,7 +25,7 @@ from oscine.errors import (
     UnsupportedFeature,
 )
 from oscine.families.audio8.backends.protocol import Backend, noise_size
-from oscine.families.audio8.codec import Codec
+from oscine.families.audio8.codec.codec import Codec
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model.cache import cache_shape
 from oscine.families.audio8.prompt import prefix_columns, suffix_columns

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from oscine.checkpoint.weights import DtypePolicy, WeightRules, load_strict, read_pickle, read_tensors
 from oscine.errors import MissingFile
-from oscine.families.audio8.codec_kinds import AnyCodec, AnyCodecConfig, build_codec
-from oscine.families.audio8.codec_weights import codec_state
+from oscine.families.audio8.codec.kinds import AnyCodec, AnyCodecConfig, build_codec
+from oscine.families.audio8.codec.weights import codec_state
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model.dual_ar import DualAR
 

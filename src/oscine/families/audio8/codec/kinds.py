@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from oscine.errors import ConfigMismatch
-from oscine.families.audio8 import spectral_config
-from oscine.families.audio8.codec import Codec
-from oscine.families.audio8.codec_config import CodecConfig
-from oscine.families.audio8.spectral_codec import SpectralCodec
-from oscine.families.audio8.spectral_config import SpectralConfig
+from oscine.families.audio8.codec import spectral_config
+from oscine.families.audio8.codec.codec import Codec
+from oscine.families.audio8.codec.config import CodecConfig
+from oscine.families.audio8.codec.spectral import SpectralCodec
+from oscine.families.audio8.codec.spectral_config import SpectralConfig
 
 AnyCodec = Codec | SpectralCodec
 AnyCodecConfig = CodecConfig | SpectralConfig

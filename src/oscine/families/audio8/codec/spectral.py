@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.codec_layers import StreamState
-from oscine.families.audio8.spectral_config import SpectralConfig
-from oscine.families.audio8.spectral_source import noise, pitch_codes, pulses
+from oscine.families.audio8.codec.layers import StreamState
+from oscine.families.audio8.codec.spectral_config import SpectralConfig
+from oscine.families.audio8.codec.spectral_source import noise, pitch_codes, pulses
 from oscine.layers.embedding import Embedding
 
 LEAST_ROWS = 8

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from oscine.families.audio8.spectral_config import SpectralConfig
+from oscine.families.audio8.codec.spectral_config import SpectralConfig
 
 UNVOICED_HZ, VOICED_HZ = 30.0, 50.0
 """Pitch up to which there are no pulses, and from which they have their full strength."""

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.errors import UnsupportedFeature
-from oscine.families.audio8.codec_config import CodecConfig
-from oscine.families.audio8.codec_layers import (
+from oscine.families.audio8.codec.config import CodecConfig
+from oscine.families.audio8.codec.layers import (
     CausalConv,
     CausalConvTranspose,
     Chain,
@@ -23,8 +23,8 @@ from oscine.families.audio8.codec_layers import (
     Snake,
     StreamState,
 )
-from oscine.families.audio8.codec_quantizer import Quantizer
-from oscine.families.audio8.codec_transformer import WindowTransformer
+from oscine.families.audio8.codec.quantizer import Quantizer
+from oscine.families.audio8.codec.transformer import WindowTransformer
 
 DILATIONS = (1, 3, 9)
 

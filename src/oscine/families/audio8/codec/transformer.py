@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.codec_layers import StreamState
+from oscine.families.audio8.codec.layers import StreamState
 from oscine.layers.mlp import SwiGLU
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import factors, rope_table, spread_interleaved, turn_interleaved

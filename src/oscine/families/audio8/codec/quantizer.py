@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oscine.families.audio8.codec_config import CodecConfig
-from oscine.families.audio8.codec_layers import CausalConv, CausalConvTranspose, Chain, ConvNeXt, StreamState
-from oscine.families.audio8.codec_transformer import WindowTransformer
+from oscine.families.audio8.codec.config import CodecConfig
+from oscine.families.audio8.codec.layers import CausalConv, CausalConvTranspose, Chain, ConvNeXt, StreamState
+from oscine.families.audio8.codec.transformer import WindowTransformer
 from oscine.layers.embedding import Embedding
 
 

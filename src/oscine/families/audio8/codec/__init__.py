@@ -1,0 +1,1 @@
+"""The codecs of Audio8 checkpoints: the released one, and a spectral one that speaks only."""

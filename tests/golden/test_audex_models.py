@@ -9,15 +9,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from oscine.families.audex.codec.speech_decoder import plain_rms_norm
 from oscine.families.audex.config import AudioConfig, DenseConfig, HybridConfig
 from oscine.families.audex.model.audio_tower import AudioTower
 from oscine.families.audex.model.dense import DenseLM
-from oscine.families.audex.model.hybrid import HybridLM, wide_rms_norm
+from oscine.families.audex.model.hybrid import HybridLM
 from oscine.families.audex.model.mamba import Mamba, gated_group_norm
 from oscine.families.audex.model.moe import Router
 from oscine.families.audex.weights.rules import LM_RULES, lm_keys
-from oscine.layers.norm import rms_norm
+from oscine.layers.norm import plain_rms_norm, rms_norm, upcast_rms_norm
 from tests.golden.audex_fixtures import check, fill, fixtures, read, record
 
 DENSE_TOL, HYBRID_TOL, AUDIO_TOL = 2e-5, 5e-5, 2e-5
@@ -150,10 +149,10 @@ def test_norms(golden_root: Path) -> None:
             x, weight, gate = t["x"].to(dtype), t["weight"].to(dtype), t["gate"].to(dtype)
             found = {
                 "dense": rms_norm(x, weight, eps["dense"]),
-                "hybrid": wide_rms_norm(x, weight, eps["hybrid"]),
+                "hybrid": upcast_rms_norm(x, weight, eps["hybrid"]),
                 "hybrid_gated": gated_group_norm(x, gate, weight, group, eps["hybrid_gated"]),
                 "decoder": plain_rms_norm(x, weight, eps["decoder"]),
-                "projector": wide_rms_norm(x, weight, eps["projector"]),
+                "projector": upcast_rms_norm(x, weight, eps["projector"]),
             }
             assert set(found) == set(eps), f"no test for {set(eps) ^ set(found)}"
             for name, value in found.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,17 +23,29 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
 
 
-class RMSNorm(nn.Module):
-    """Holds the weight of `rms_norm`."""
+def upcast_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """As `rms_norm`, but cast to x's dtype AFTER the product with `weight`."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
 
-    def __init__(self, dim: int, eps: float) -> None:
+
+def plain_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`x * rsqrt(mean(x^2) + eps) * weight` in x's dtype throughout."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+
+class RMSNorm(nn.Module):
+    """Holds the weight of a `formula`, which is one of the functions above."""
+
+    def __init__(self, dim: int, eps: float, formula: Callable[[Tensor, Tensor, float], Tensor] = rms_norm) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(dim))
         self.eps = eps
+        self.formula = formula
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., dim] → same shape and dtype."""
-        return rms_norm(x, self.weight, self.eps)
+        return self.formula(x, self.weight, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from oscine.families.audex.codec.config import SpeechDecoderConfig
 from oscine.families.audex.codec.speech_batch import NOTHING_PROMISED, FrameCall, Stretch, measured_rules
 from oscine.kernels.vector import pad_to_vector_width
+from oscine.layers.norm import RMSNorm, plain_rms_norm
 from oscine.layers.rope import rotate_interleaved
 from oscine.runtime.cache import CacheShape, Lane
 from oscine.runtime.exact import MIN_MANY
@@ -35,23 +36,6 @@ class Chunk:
     ids: Sequence[int]
     frames: int
     lane: Lane
-
-
-class PlainRMSNorm(nn.Module):
-    """RMS over the last dim in the input's own dtype, without casts."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., dim] → same shape."""
-        return plain_rms_norm(x, self.weight, NORM_EPS)
-
-
-def plain_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """`x * rsqrt(mean(x^2) + eps) * weight` in x's dtype throughout."""
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
 
 
 class DecoderAttention(nn.Module):
@@ -88,9 +72,9 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, config: SpeechDecoderConfig) -> None:
         super().__init__()
-        self.att_norm = PlainRMSNorm(config.hidden_dim)
+        self.att_norm = RMSNorm(config.hidden_dim, NORM_EPS, plain_rms_norm)
         self.att = DecoderAttention(config.hidden_dim, config.heads)
-        self.ffn_norm = PlainRMSNorm(config.hidden_dim)
+        self.ffn_norm = RMSNorm(config.hidden_dim, NORM_EPS, plain_rms_norm)
         self.mlp = DecoderMLP(config.hidden_dim)
 
     def forward(self, x: Tensor, call: FrameCall, index: int) -> Tensor:
@@ -107,7 +91,7 @@ class Backbone(nn.Module):
         super().__init__()
         self.head_dim = config.pos_meb_dim
         self.transformers = nn.ModuleList(DecoderBlock(config) for _ in range(config.depth))
-        self.final_layer_norm = PlainRMSNorm(config.hidden_dim)
+        self.final_layer_norm = RMSNorm(config.hidden_dim, NORM_EPS, plain_rms_norm)
 
     def forward(self, x: Tensor) -> Tensor:
         """Whole streams x [batch, time, dim] → same shape."""

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oscine.families.audex.config import AudioConfig
-from oscine.families.audex.model.dense import Embedding
-from oscine.families.audex.model.hybrid import WideRMSNorm
+from oscine.layers.embedding import Embedding
+from oscine.layers.norm import RMSNorm, upcast_rms_norm
 from oscine.layers.whisper_encoder import LAYER_NORM_EPS, EncoderLayer
 
 
@@ -49,7 +49,7 @@ class AudioProjector(nn.Module):
     def __init__(self, config: AudioConfig, text_dim: int) -> None:
         super().__init__()
         self.activation = config.projector_activation
-        self.norm = WideRMSNorm(config.d_model, config.projector_norm_eps)
+        self.norm = RMSNorm(config.d_model, config.projector_norm_eps, upcast_rms_norm)
         self.fc1 = nn.Linear(config.d_model, config.projector_intermediate_size, bias=False)
         self.fc2 = nn.Linear(config.projector_intermediate_size, text_dim, bias=False)
 

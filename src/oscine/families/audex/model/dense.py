@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from oscine.families.audex.config import DenseConfig
 from oscine.families.audex.model.lanes import Call, Decode, Prefill
 from oscine.kernels.int8 import Int8Linear, Matrix, product
+from oscine.layers.embedding import Embedding
 from oscine.layers.norm import RMSNorm
 from oscine.layers.rope import rope_table, rotate_half_split
 from oscine.runtime.cache import CacheShape, Lane
@@ -37,18 +38,6 @@ class SquaredReluMLP(nn.Module):
         """x [..., dim] → same shape."""
         out: Tensor = self.down_proj(self.up_proj(x).relu().square())
         return out
-
-
-class Embedding(nn.Module):
-    """A table of vectors; unlike torch's own it is not filled at random first, which imports a compiler."""
-
-    def __init__(self, size: int, dim: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(size, dim))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids int64 [...] → [..., dim]."""
-        return nn.functional.embedding(ids, self.weight)
 
 
 class Attention(nn.Module):

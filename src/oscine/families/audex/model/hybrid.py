@@ -9,30 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from oscine.families.audex.config import HybridConfig
-from oscine.families.audex.model.dense import Attention, Embedding, Linear, SquaredReluMLP
+from oscine.families.audex.model.dense import Attention, Linear, SquaredReluMLP
 from oscine.families.audex.model.lanes import Call, Decode, Prefill
 from oscine.families.audex.model.mamba import Mamba
 from oscine.families.audex.model.moe import MoE
+from oscine.layers.embedding import Embedding
+from oscine.layers.norm import RMSNorm, upcast_rms_norm
 from oscine.runtime.cache import CacheShape, Lane
-
-
-def wide_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMS over the last dim in float32, times `weight` in float32, THEN cast to x's dtype (unlike the dense model)."""
-    wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
-
-
-class WideRMSNorm(nn.Module):
-    """Holds the weight of `wide_rms_norm`."""
-
-    def __init__(self, dim: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., dim] → same shape and dtype."""
-        return wide_rms_norm(x, self.weight, self.eps)
 
 
 class Block(nn.Module):
@@ -41,7 +24,7 @@ class Block(nn.Module):
     def __init__(self, config: HybridConfig, kind: str, index: int) -> None:
         super().__init__()
         self.kind = kind
-        self.norm = WideRMSNorm(config.hidden_size, config.layer_norm_epsilon)
+        self.norm = RMSNorm(config.hidden_size, config.layer_norm_epsilon, upcast_rms_norm)
         self.mixer = _mixer(config, kind, index)
 
     def forward(self, h: Tensor, call: Call) -> Tensor:
@@ -61,7 +44,7 @@ class HybridStack(nn.Module):
         self.layers = nn.ModuleList(
             Block(config, kind, index) for kind, index in zip(config.blocks, ordinals, strict=True)
         )
-        self.norm_f = WideRMSNorm(config.hidden_size, config.layer_norm_epsilon)
+        self.norm_f = RMSNorm(config.hidden_size, config.layer_norm_epsilon, upcast_rms_norm)
 
 
 class HybridLM(nn.Module):

@@ -113,7 +113,7 @@ class SequenceCache:
         """Positions there is storage for in each row."""
         return self.layers[0].shape[2]
 
-    def ensure(self, rows: int, width: int) -> None:
+    def ensure(self, rows: int, width: int = 0) -> None:
         """Grows to at least `rows` rows of at least `width` positions, one layer at a time; contents stay."""
         self.states.ensure(rows)
         rows, width = max(rows, self.rows), max(width, self.capacity)

@@ -1,8 +1,4 @@
-"""Where the jobs in flight live: rows 0..n-1 of the cache, without gaps.
-
-The rows behind the last job are free and serve as padding, so a call on padded rows never touches a job that takes no
-part in it.
-"""
+"""The jobs in flight: what each is told, where it stands, and its row once it decodes."""
 
 from __future__ import annotations
 
@@ -19,6 +15,7 @@ from oscine.families.audio8.model.cache import cache_shape
 from oscine.families.audio8.model.dual_ar import DualAR
 from oscine.families.audio8.prompt import PromptIds
 from oscine.families.audio8.rows import STEPPED, DecodeRows, Sampling
+from oscine.runtime.batch import RowBatch, rows_of
 from oscine.runtime.cache import Exported, SequenceCache
 from oscine.types import AudioInput, Job
 
@@ -72,13 +69,13 @@ class Snapshot:
     recurrent: Exported
 
 
-class SlotTable:
-    """The decoding slots, in the order of their rows, with all the tensors that have those rows."""
+class SlotTable(RowBatch[Slot]):
+    """The decoding slots, with the part of the cache and the tensors that have their rows."""
 
     def __init__(self, model: DualAR) -> None:
         self.cache = SequenceCache(cache_shape(model.config, model.dtype), model.device)
         self.rows = DecodeRows(model.config, model.device)
-        self.active: list[Slot] = []  # index = row
+        super().__init__(self.cache, self.rows)
 
     def ensure(self, rows: int, width: int) -> None:
         """Makes room for `rows` rows of `width` positions."""
@@ -87,34 +84,22 @@ class SlotTable:
 
     def add(self, slot: Slot, position: int) -> None:
         """Gives the slot the first free row, whose part of the cache its prompt has filled up to `position`."""
-        slot.row, slot.position, slot.emitted, slot.phase = len(self.active), position, 0, "decode"
-        self.rows.start(slot.row, slot.inputs.sampling, position)
-        self.active.append(slot)
+        slot.position, slot.emitted, slot.phase = position, 0, "decode"
+        self.rows.start(self.append(slot), slot.inputs.sampling, position)
 
     def remove(self, slot: Slot) -> None:
-        """Frees the slot's row, if it has one; the last active row moves into the gap."""
-        if slot.row is None:
+        """Frees the slot's row, if it has one."""
+        row = slot.row
+        freed = self.pop(slot)
+        if freed is None:
             return
-        last = self.active.pop()
-        gap, freed = slot.row, len(self.active)
-        if last is not slot:
-            self._move(freed, gap)
-            last.row = gap
-            self.active[gap] = last
-        elif slot.failed:  # what is not finite would reach others through the padding
+        if slot.failed and freed == row:  # what is not finite would reach others through the padding
             self.cache.clear(freed)
         self.rows.clear(freed)
-        slot.row = None
 
-    def move_to_tail(self, slots: Sequence[Slot]) -> int:
-        """Orders the rows so that the given slots are the last active ones; the first of their rows."""
-        first = len(self.active) - len(slots)
-        wanted = set(map(id, slots))
-        strangers = [slot for slot in self.active[first:] if id(slot) not in wanted]
-        early = [slot for slot in self.active[:first] if id(slot) in wanted]
-        for one, other in zip(early, strangers, strict=True):
-            self._swap(one, other)
-        return first
+    def _swap(self, one: Slot, other: Slot) -> None:
+        super()._swap(one, other)
+        self.rows.clear(len(self.active))  # they changed places through it
 
     def draw_noise(self, slots: Sequence[Slot], rows: slice) -> None:
         """Fills in one frame's noise for slots among `rows` that do not have it yet."""
@@ -125,11 +110,11 @@ class SlotTable:
 
     def push(self, slots: Sequence[Slot], codes: Tensor) -> None:
         """Makes frames of codes [slot, C] what slots in neighbouring rows feed next: their step is over."""
-        self.rows.push(_rows_of(slots), codes)
+        self.rows.push(rows_of(slots), codes)
 
     def snapshot(self, slots: Sequence[Slot]) -> Snapshot:
         """What brings decoding slots in neighbouring rows back to this moment."""
-        rows = _rows_of(slots)
+        rows = rows_of(slots)
         return Snapshot(
             positions=[slot.position for slot in slots],
             emitted=[slot.emitted for slot in slots],
@@ -139,33 +124,11 @@ class SlotTable:
 
     def restore(self, slots: Sequence[Slot], snapshot: Snapshot) -> None:
         """Brings slots, in neighbouring rows again, back to a snapshot; noise that was drawn since is kept."""
-        rows = _rows_of(slots)
+        rows = rows_of(slots)
         for slot, position, emitted in zip(slots, snapshot.positions, snapshot.emitted, strict=True):
             slot.position, slot.emitted = position, emitted
         self.rows.restore(rows, snapshot.rows)
         self.cache.states.restore(rows, snapshot.recurrent)
-
-    def _swap(self, one: Slot, other: Slot) -> None:
-        assert one.row is not None
-        assert other.row is not None
-        spare = len(self.active)
-        self.ensure(spare + 1, 0)
-        for source, target in ((one.row, spare), (other.row, one.row), (spare, other.row)):
-            self._move(source, target)
-        one.row, other.row = other.row, one.row
-        self.active[one.row], self.active[other.row] = one, other
-        self.rows.clear(spare)
-
-    def _move(self, source: int, target: int) -> None:
-        self.cache.move(source, target)
-        self.rows.move(source, target)
-
-
-def _rows_of(slots: Sequence[Slot]) -> slice:
-    """The rows of slots that lie side by side."""
-    first = slots[0].row
-    assert first is not None
-    return slice(first, first + len(slots))
 
 
 @dataclass(frozen=True)

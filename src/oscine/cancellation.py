@@ -7,6 +7,8 @@ asyncio's and anyio's are, ask the same.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -38,6 +40,19 @@ def check_cancelled() -> None:
     is_cancelled = _is_cancelled.get()
     if is_cancelled is not None and is_cancelled():
         raise Cancelled("whoever asked for this has left")
+
+
+def wait_for(attempt: Callable[[float], bool], seconds: float | None = None) -> bool:
+    """Whether `attempt`, which waits as long as it is told, succeeds within `seconds` (None: whenever that is).
+
+    Raises Cancelled.
+    """
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    while not attempt(min(POLL_S, max(deadline - time.monotonic(), 0.0))):
+        if time.monotonic() >= deadline:
+            return False
+        check_cancelled()
+    return True
 
 
 def result_of(future: Future[T]) -> T:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 import uvicorn
+from fastapi import FastAPI
 
 import oscine
 from oscine.audio.limits import ReadLimits
@@ -24,7 +25,7 @@ from oscine.audio.recording import open_recording
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.server.app import create_app
 from oscine.server.models import ModelRegistry, ModelSpec
-from oscine.server.run import protocols
+from oscine.server.run import config_for
 from oscine.server.state import ServerSettings
 from tests.unit.auk_factory import write_released
 
@@ -62,8 +63,9 @@ def serving(app: Any, *, send_buffer: int | None = None, **options: Any) -> Iter
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         port = listener.getsockname()[1]
-        options = {"timeout_graceful_shutdown": 2} | protocols() | options
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **options))
+        options = {"timeout_graceful_shutdown": 2, "log_level": "critical"} | options
+        config = config_for(app, **options) if isinstance(app, FastAPI) else uvicorn.Config(app, **options)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         base = f"http://127.0.0.1:{port}"

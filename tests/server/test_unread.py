@@ -51,14 +51,15 @@ def connected(url: str) -> Iterator[socket.socket]:
 
 def post(plug: socket.socket, fields: dict[str, Any]) -> None:
     data = json.dumps(fields).encode()
-    head = f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    head = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(data)}\r\n\r\n"
     plug.sendall(head.encode() + data)
 
 
 def upgrade(plug: socket.socket, *messages: dict[str, Any]) -> None:
     """Opens a session and says everything at once."""
     key = base64.b64encode(os.urandom(16)).decode()
-    head = f"GET {SPEECH}/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    head = f"GET {SPEECH}/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     plug.sendall(f"{head}Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
     answer = b""
     while b"\r\n\r\n" not in answer:

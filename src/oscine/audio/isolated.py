@@ -9,16 +9,20 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from oscine.audio.limits import ReadLimits
 from oscine.audio.recording import check_container
-from oscine.errors import BadAudio, GenerationError, InputTooLong, NotReady, QueueFull
+from oscine.cancellation import POLL_S, check_cancelled, wait_for
+from oscine.errors import BadAudio, Cancelled, GenerationError, InputTooLong, NotReady, QueueFull
 from oscine.types import Samples
 
 _log = logging.getLogger(__name__)
@@ -61,15 +65,15 @@ class IsolatedDecoders:
         """The recording `data`, for as long as the block lasts. Blocks; call it beside an event loop.
 
         Raises InputTooLong, BadAudio for what cannot be read in time or within the limits (the blocks raise it too),
-        QueueFull when too many recordings are being decoded, NotReady once closed, GenerationError if no process can
-        be started.
+        QueueFull when too many recordings are being decoded, NotReady once closed, Cancelled (`check_cancelled`),
+        GenerationError if no process can be started.
         """
         if len(data) > limits.max_bytes:
             raise InputTooLong(
                 f"{limits.param}: {len(data)} bytes; the limit is {limits.max_bytes}", param=limits.param
             )
         check_container(io.BytesIO(data), limits)
-        if not self._free.acquire(timeout=self._wait_s):
+        if not wait_for(lambda timeout: self._free.acquire(timeout=timeout), self._wait_s):
             raise QueueFull("other recordings are being decoded; try again later", retry_after_s=2)
         try:
             decoder = self._take()
@@ -116,6 +120,7 @@ class _Decoder:
         self.usable = True
         self._num_recordings = 0
         self._late = self._abandoned = False
+        self._ending = threading.Lock()
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
@@ -135,9 +140,9 @@ class _Decoder:
         """See `IsolatedDecoders.decode`."""
         first, self.usable, self._late = self._num_recordings == 0, False, False
         self._num_recordings += 1
-        timer = threading.Timer(timeout_s, self._expire)
-        timer.daemon = True
-        timer.start()
+        ended = threading.Event()
+        watch = partial(copy_context().run, self._watch, ended, time.monotonic() + timeout_s)
+        threading.Thread(target=watch, name="oscine-decoding", daemon=True).start()
         try:
             if first:
                 self._await_start()
@@ -147,7 +152,8 @@ class _Decoder:
             limits.check_header(rate, 1, num_samples)
             yield Decoding(rate=rate, num_samples=num_samples, blocks=self._blocks(limits, timeout_s))
         finally:
-            timer.cancel()
+            with self._ending:
+                ended.set()
 
     def kill(self) -> None:
         """Ends the process; whoever waits for it is told so."""
@@ -168,9 +174,17 @@ class _Decoder:
         self._abandoned = True
         self.kill()
 
-    def _expire(self) -> None:
-        self._late = True
-        self.kill()
+    def _watch(self, ended: threading.Event, deadline: float) -> None:
+        """Ends the process at `deadline`, or when nobody wants the recording any more, unless it has `ended`."""
+        late = False
+        with suppress(Cancelled):
+            while not (late or ended.wait(POLL_S)):
+                check_cancelled()
+                late = time.monotonic() > deadline
+        with self._ending:
+            if not ended.is_set():
+                self._late = late
+                self.kill()
 
     def _send(self, message: dict[str, Any], payload: bytes) -> None:
         assert self._process.stdin is not None
@@ -183,6 +197,7 @@ class _Decoder:
         """Raises GenerationError if the process does not work at all, for which no recording is to blame."""
         assert self._process.stdout is not None
         if not self._process.stdout.readline(_LONGEST_LINE) and not (self._late or self._abandoned):
+            check_cancelled()
             raise GenerationError("the process that decodes audio did not start; the server's log says why")
 
     def _receive(self, limits: ReadLimits, timeout_s: float) -> dict[str, Any]:
@@ -191,6 +206,7 @@ class _Decoder:
         line = self._process.stdout.readline(_LONGEST_LINE)
         if not line.endswith(b"\n"):
             self.kill()
+            check_cancelled()
             if self._abandoned:
                 raise NotReady(_CLOSING)
             if self._late:

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from oscine.cancellation import check_cancelled
 from oscine.types import Samples
 
 ZERO_CROSSINGS = 6
@@ -97,6 +98,7 @@ class StreamResampler:
         """Computes outputs up to index `until` and drops the inputs that no later output needs."""
         out = np.empty(until - self._emitted, dtype=np.float32)
         for begin in range(self._emitted, until, _BLOCK):
+            check_cancelled()
             stop = min(begin + _BLOCK, until)
             out[begin - self._emitted : stop - self._emitted] = self._block(begin, stop)
         self._emitted = until

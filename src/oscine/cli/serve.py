@@ -20,7 +20,20 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_NEEDED = ("fastapi", "uvicorn", "multipart")
+_AT_LEAST_ONE = (
+    "max_requests",
+    "max_sessions",
+    "max_connections",
+    "max_chars",
+    "max_body_mb",
+    "max_held_mb",
+    "max_audio_s",
+    "decode_timeout_s",
+    "receive_timeout_s",
+    "send_timeout_s",
+    "shutdown_s",
+)
+_NEEDED = ("fastapi", "uvicorn", "websockets", "multipart")
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -39,10 +52,42 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--api-key", metavar="K", help="ask clients for this key. Default: OSCINE_API_KEY if set, else none is asked"
     )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a further name that clients may call this server by, * for any; may be given again. Default: the address "
+        "it listens on, localhost, and any IP address if it listens beyond this machine",
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages of this web site use the server, such as https://app.example.org; may be given again. Default: "
+        "its own page alone",
+    )
     limits = parser.add_argument_group("limits")
     limits.add_argument("--max-requests", type=int, default=64, metavar="N", help="at a time (default: %(default)s)")
+    limits.add_argument(
+        "--max-sessions", type=int, default=128, metavar="N", help="of WebSockets at a time (default: %(default)s)"
+    )
+    limits.add_argument(
+        "--max-connections",
+        type=int,
+        metavar="N",
+        help="at a time; the oldest that are not being served make room (default: 512, or what the limit of open files "
+        "allows)",
+    )
     limits.add_argument("--max-chars", type=int, default=100_000, metavar="N", help="of a text (default: %(default)s)")
     limits.add_argument("--max-body-mb", type=int, default=32, metavar="N", help="of a request (default: %(default)s)")
+    limits.add_argument(
+        "--max-held-mb",
+        type=int,
+        metavar="N",
+        help="of all requests being received together (default: 4 of the largest)",
+    )
     limits.add_argument(
         "--max-audio-s", type=float, default=1800, metavar="S", help="of a recording to work on (default: %(default)s)"
     )
@@ -80,6 +125,13 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     limits.add_argument("--idle-unload-s", type=float, metavar="S", help="unload models idle for so long")
     limits.add_argument(
+        "--receive-timeout-s",
+        type=float,
+        default=20,
+        metavar="S",
+        help="how long a client may take to send a request, and a second more for each 64 KiB (default: %(default)s)",
+    )
+    limits.add_argument(
         "--send-timeout-s",
         type=float,
         default=60,
@@ -107,13 +159,14 @@ def run(args: argparse.Namespace) -> int:
     key = _api_key(args)
     if args.host not in _LOOPBACK and key is None:
         print(f"oscine: warning: anybody who can reach {args.host} may use this server; see --api-key", file=sys.stderr)
-    settings, models = make_settings(args, key), make_registry(args)
+    settings, max_connections = make_settings(args, key), _max_connections(args)
+    models = make_registry(args)
     logging.getLogger("oscine").setLevel(logging.INFO)
     streams = logging.getLogger("oscine.stream")
     level = streams.level
     streams.setLevel(logging.WARNING)  # the server's own line about a request says it all
     try:
-        return _serve(models, settings, args)
+        return _serve(models, settings, args, max_connections)
     finally:
         streams.setLevel(level)
         models.close()
@@ -121,35 +174,37 @@ def run(args: argparse.Namespace) -> int:
 
 def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettings:
     """The settings that the arguments ask for. Raises InvalidRequest for one out of range."""
+    from oscine.server.origins import OriginPolicy
     from oscine.server.state import ServerSettings
 
-    for name in (
-        "max_requests",
-        "max_chars",
-        "max_body_mb",
-        "max_audio_s",
-        "decode_timeout_s",
-        "send_timeout_s",
-        "shutdown_s",
-    ):
-        if getattr(args, name) < 1:
+    for name in _AT_LEAST_ONE:
+        if getattr(args, name) is not None and getattr(args, name) < 1:
             raise InvalidRequest(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
+    if args.max_held_mb is not None and args.max_held_mb < args.max_body_mb:
+        raise InvalidRequest(f"--max-held-mb {args.max_held_mb} is less than --max-body-mb {args.max_body_mb}")
     if not 0 < args.audio_memory < math.inf:
         raise InvalidRequest(f"--audio-memory must be a number of GB above 0, got {args.audio_memory}")
     folders = tuple(Path(folder).expanduser() for folder in args.allow_path)
     for folder in folders:
         if not folder.is_dir():
             raise InvalidRequest(f"--allow-path {folder} is not a folder")
+    OriginPolicy(args.host, args.allow_host, args.allow_origin)  # says what is wrong with them
     return ServerSettings(
+        host=args.host,
+        hosts=tuple(args.allow_host),
+        origins=tuple(args.allow_origin),
         api_key=api_key,
         url_hosts=tuple(args.allow_url_host),
         path_folders=folders,
         max_requests=args.max_requests,
+        max_sessions=args.max_sessions,
         max_input_chars=args.max_chars,
         max_body_bytes=args.max_body_mb << 20,
+        max_held_bytes=(args.max_held_mb or 4 * args.max_body_mb) << 20,
         max_audio_s=args.max_audio_s,
         audio_memory_bytes=int(args.audio_memory * _GIB),
         decode_timeout_s=args.decode_timeout_s,
+        receive_timeout_s=args.receive_timeout_s,
         send_timeout_s=args.send_timeout_s,
     )
 
@@ -169,13 +224,25 @@ def make_registry(args: argparse.Namespace) -> ModelRegistry:
 
 
 def _api_key(args: argparse.Namespace) -> str | None:
-    key: str | None = args.api_key if args.api_key is not None else os.environ.get("OSCINE_API_KEY")
-    if key is not None and not key.isascii():
-        raise InvalidRequest("the API key must be ASCII, since it travels in a header")
-    return key or None
+    """The key without the blanks around it, which a header would lose; an empty variable means none."""
+    key: str | None = args.api_key if args.api_key is not None else os.environ.get("OSCINE_API_KEY") or None
+    if key is None:
+        return None
+    stripped = key.strip()
+    if not stripped:
+        raise InvalidRequest("the API key is blank: anybody could use the server; leave it out if that is meant")
+    if not (stripped.isascii() and stripped.isprintable()):
+        raise InvalidRequest("the API key must be printable ASCII, since it travels in a header")
+    return stripped
 
 
-def _serve(models: ModelRegistry, settings: ServerSettings, args: argparse.Namespace) -> int:
+def _max_connections(args: argparse.Namespace) -> int:
+    from oscine.server.run import affordable_connections
+
+    return affordable_connections(args.max_connections, args.max_requests)
+
+
+def _serve(models: ModelRegistry, settings: ServerSettings, args: argparse.Namespace, max_connections: int) -> int:
     from oscine.server.app import create_app
     from oscine.server.run import serve_app
 
@@ -184,5 +251,5 @@ def _serve(models: ModelRegistry, settings: ServerSettings, args: argparse.Names
         host=args.host,
         port=args.port,
         shutdown_s=args.shutdown_s,
-        max_message_bytes=settings.max_body_bytes,
+        max_connections=max_connections,
     )

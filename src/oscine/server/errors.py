@@ -22,8 +22,12 @@ _CODES = {
     401: "invalid_api_key",
     404: "not_found",
     405: "method_not_allowed",
+    408: "request_timeout",
     413: "input_too_long",
+    429: "queue_full",
 }
+NORMAL, POLICY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1000, 1008, 1011, 1013
+"""Codes to close a WebSocket with (RFC 6455, 7.4.1, and its registry)."""
 _PARAMS = {"text": "input"}
 """Fields of `Request` that have another name over HTTP."""
 _RETRY_AFTER_S = 2

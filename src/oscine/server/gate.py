@@ -1,4 +1,4 @@
-"""What every request passes: its id, the key, the size limit, and at the end one log line and one count."""
+"""What every request passes: its id, who may ask, the limits of its body, and at the end one log line and one count."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oscine.errors import Cancelled
+from oscine.cancellation import cancelled_when
+from oscine.errors import Cancelled, QueueFull
 from oscine.server.errors import error_body, error_response, json_response
+from oscine.server.incoming import Incoming
 from oscine.server.state import ServerState
 
 _log = logging.getLogger(__name__)
 
 _GUARDED = ("/v1/", "/metrics")
-_DRAINED_BODIES = 4
-"""How many times the size limit is read of a body that is refused."""
-_SAFE = ("GET", "HEAD", "OPTIONS")
+_SAFE = ("GET", "HEAD")
 SLICE = 1 << 16
 """Bytes sent at a time."""
 ABORT = "oscine.abort"
 """Extension of a scope: ends the connection at once, whatever is still to be sent."""
+SPARE = "oscine.spare"
+"""Extension of a scope: the connection is beyond the limit, there for those who look after the server."""
+_ALWAYS = ("/health", "/ready", "/metrics")
 _QUIET = ("/health", "/ready", "/metrics", "/static", "/")
 
 
@@ -37,7 +40,7 @@ class Unread(Cancelled):
 
 
 class Gate:
-    """Wraps an app. Bodies beyond the limit are refused by their stated length, else as soon as they exceed it."""
+    """Wraps an app. Whoever may not ask is refused first, before anything of a body is kept."""
 
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self._app, self._state = app, state
@@ -45,13 +48,21 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
-        elif scope["type"] == "websocket" and (_from_elsewhere(scope) or not self._allowed(scope)):
-            await receive()
-            await send({"type": "websocket.close", "code": 1008, "reason": "not allowed"})
         elif scope["type"] == "websocket":
-            await self._app(scope, receive, self._timed(scope, send, ConnectionAbortedError))
+            await self._websocket(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._stranger(scope) is not None or _is_spare(scope):
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "not allowed"})
+            return
+        try:
+            await self._app(scope, receive, self._timed(scope, send, ConnectionAbortedError))
+        except asyncio.CancelledError:  # the server stops
+            if not await _abort(scope):
+                raise
 
     def _timed(self, scope: Scope, send: Send, error: type[Exception]) -> Send:
         """`send` that waits `send_timeout_s` for a client to read, then ends the connection and raises `error`.
@@ -59,7 +70,6 @@ class Gate:
         A long body goes out by slices: nobody else waits while one is copied, and each has the time to itself.
         """
         limit = self._state.settings.send_timeout_s
-        abort = scope.get("extensions", {}).get(ABORT)
 
         async def sending(message: Message) -> None:
             try:
@@ -67,28 +77,41 @@ class Gate:
                     async with asyncio.timeout(limit):
                         await send(part)
             except TimeoutError as late:
-                if abort is not None:
-                    abort()
-                    await asyncio.sleep(0)  # the server takes note
+                await _abort(scope)
                 raise error(f"the client has not read what was sent for {limit:g} s") from late
 
         return sending
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        settings = self._state.settings
         request_id = f"req_{secrets.token_hex(8)}"
         facts: dict[str, Any] = {}
-        scope.setdefault("state", {})["facts"] = facts
+        incoming = Incoming(
+            scope,
+            receive,
+            max_bytes=settings.max_body_bytes,
+            receive_s=settings.receive_timeout_s,
+            budget=self._state.held,
+        )
+        scope.setdefault("state", {}).update(facts=facts, incoming=incoming)
         started = time.perf_counter()
         status = 0
         send = self._timed(scope, send, Unread)
+        cors = self._state.origins.cors_headers(Headers(scope=scope).get("origin"))
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if incoming.refused:
+                    await incoming.drain()
+                incoming.release()  # whatever the answer is made of, the body is no longer
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
+                headers.update(cors)
+                if _is_spare(scope):
+                    headers["Connection"] = "close"
             try:
                 await send(message)
             except Unread:
@@ -96,14 +119,20 @@ class Gate:
                 raise
 
         try:
-            refusal = self._refusal(scope)
-            if refusal is not None:
-                await self._drain(receive)
-                await refusal(scope, receive, sending)
+            answer = self._answer(scope, incoming)
+            if answer is not None:
+                await incoming.drain()
+                await answer(scope, incoming.receive, sending)
             else:
-                await self._app(scope, self._limited(receive), sending)
+                incoming.watch()
+                with cancelled_when(lambda: incoming.left):
+                    await self._app(scope, incoming.receive, sending)
         except ClientDisconnect:  # in the middle of sending the request
             facts["outcome"] = "cancelled"
+        except asyncio.CancelledError:  # the server stops, and has waited long enough
+            facts |= {"outcome": "cancelled", "shutdown": True}
+            if not await _abort(scope):
+                raise
         except Exception as error:
             if "unread" in facts:  # the connection is gone already
                 return
@@ -112,54 +141,47 @@ class Gate:
             _log.exception("request %s failed", request_id)
             await error_response(error)(scope, receive, sending)
         finally:
+            incoming.close()
             self._report(scope, request_id, status, facts, 1000 * (time.perf_counter() - started))
 
-    def _refusal(self, scope: Scope) -> ASGIApp | None:
+    def _answer(self, scope: Scope, incoming: Incoming) -> Response | None:
         """The response to a request that goes no further."""
-        if not self._allowed(scope):
-            body = error_body("the API key is missing or wrong; send Authorization: Bearer KEY", 401, "invalid_api_key")
-            return json_response(body, 401, {"WWW-Authenticate": "Bearer"})
-        if scope["method"] not in _SAFE and _from_elsewhere(scope):
-            message = "another web site's page may not use this server"
-            return json_response(error_body(message, 403, "cross_site_request"), 403)
-        length = Headers(scope=scope).get("content-length", "0")
-        if length.isdecimal() and int(length[:20]) > self._state.settings.max_body_bytes:
-            return json_response(error_body(self._too_large(), 413, "input_too_long"), 413)
+        headers, settings = Headers(scope=scope), self._state.settings
+        if _is_spare(scope) and scope["path"] not in _ALWAYS:
+            body = error_body("this server has as many connections as it takes", 503, "too_many_connections")
+            return json_response(body, 503, {"Retry-After": "1"})
+        if scope["method"] == "OPTIONS" and self._state.origins.allows_host(headers.get("host")):
+            allowed = self._state.origins.preflight(headers)
+            if allowed is not None:
+                return Response(status_code=204, headers=allowed)
+        if (refusal := self._stranger(scope)) is not None:
+            return refusal
+        if incoming.stated_bytes > settings.max_body_bytes:
+            return json_response(error_body(incoming.too_large(), 413, "input_too_long"), 413)
+        if incoming.is_large:
+            try:
+                self._state.check_room()
+            except QueueFull as error:
+                return error_response(error)
         return None
 
-    def _allowed(self, scope: Scope) -> bool:
+    def _stranger(self, scope: Scope) -> Response | None:
+        """The response to whoever may not use the server."""
+        headers, origins = Headers(scope=scope), self._state.origins
+        host, origin = headers.get("host"), headers.get("origin")
+        if not origins.allows_host(host):
+            message = f"{(host or '')[:60]!r} is no name of this server; see its option --allow-host"
+            return json_response(error_body(message, 421, "host_not_allowed"), 421)
+        if scope["type"] == "websocket" or scope["method"] not in _SAFE:
+            elsewhere = origin is None and headers.get("sec-fetch-site") == "cross-site"
+            if elsewhere or not origins.allows_origin(origin, host):
+                message = "another web site's page may not use this server; see its option --allow-origin"
+                return json_response(error_body(message, 403, "cross_site_request"), 403)
         key = self._state.settings.api_key
-        if key is None or not scope["path"].startswith(_GUARDED):
-            return True
-        sent = Headers(scope=scope).get("authorization", "")
-        return hmac.compare_digest(sent.encode("latin-1"), f"Bearer {key}".encode())
-
-    def _limited(self, receive: Receive) -> Receive:
-        limit, total = self._state.settings.max_body_bytes, 0
-
-        async def counting() -> Message:
-            nonlocal total
-            message = await receive()
-            total += len(message.get("body", b""))
-            if total > limit:
-                if message.get("more_body"):
-                    await self._drain(receive)
-                raise HTTPException(413, self._too_large())
-            return message
-
-        return counting
-
-    async def _drain(self, receive: Receive) -> None:
-        """Reads on and forgets, within reason: a client in the middle of sending would not see the answer."""
-        allowed = _DRAINED_BODIES * self._state.settings.max_body_bytes
-        while allowed > 0:
-            message = await receive()
-            if message["type"] != "http.request" or not message.get("more_body"):
-                return
-            allowed -= len(message.get("body", b""))
-
-    def _too_large(self) -> str:
-        return f"the body is larger than this server takes, {self._state.settings.max_body_bytes} bytes"
+        if key is not None and scope["path"].startswith(_GUARDED) and not _has_key(headers, key):
+            body = error_body("the API key is missing or wrong; send Authorization: Bearer KEY", 401, "invalid_api_key")
+            return json_response(body, 401, {"WWW-Authenticate": "Bearer"})
+        return None
 
     def _report(self, scope: Scope, request_id: str, status: int, facts: dict[str, Any], ms: float) -> None:
         route = scope.get("route")
@@ -185,9 +207,24 @@ def _slices(message: Message) -> Iterator[Message]:
     yield {**message, "body": bytes(view[last:])}
 
 
-def _from_elsewhere(scope: Scope) -> bool:
-    """Whether a browser says that another web site's page is behind the request."""
-    return Headers(scope=scope).get("sec-fetch-site") == "cross-site"
+def _has_key(headers: Headers, key: str) -> bool:
+    scheme, _, sent = headers.get("authorization", "").strip().partition(" ")
+    right = hmac.compare_digest(sent.strip().encode("latin-1"), key.encode())
+    return right and scheme.lower() == "bearer"
+
+
+def _is_spare(scope: Scope) -> bool:
+    return bool(scope.get("extensions", {}).get(SPARE))
+
+
+async def _abort(scope: Scope) -> bool:
+    """Ends the connection at once; False if the server that runs the app cannot."""
+    abort = scope.get("extensions", {}).get(ABORT)
+    if abort is None:
+        return False
+    abort()
+    await asyncio.sleep(0)  # the server takes note
+    return True
 
 
 def _outcome(status: int) -> str:

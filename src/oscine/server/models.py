@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oscine.cancellation import POLL_S, check_cancelled
+from oscine.cancellation import wait_for
 from oscine.errors import EngineFailed, InvalidRequest, LoadFailed, NotReady, OscineError, UnknownModel
 from oscine.types import Capabilities
 
@@ -199,10 +199,7 @@ class ModelRegistry:
 
     def _wait_for(self, condition: Callable[[], object], wait_s: float | None) -> None:
         """Returns once `condition()` holds, `wait_s` have passed or the registry closes. Raises Cancelled."""
-        deadline = None if wait_s is None else time.monotonic() + wait_s
-        while not (self._closing or condition()) and (deadline is None or time.monotonic() < deadline):
-            check_cancelled()
-            self._changed.wait(POLL_S)
+        wait_for(lambda timeout: self._changed.wait_for(lambda: self._closing or bool(condition()), timeout), wait_s)
 
     def _check(self, slot: _Slot, *, tried: bool = False) -> None:
         """Raises what keeps the model from being used, now and for a while; any failure if it has just been tried."""

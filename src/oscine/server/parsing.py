@@ -38,6 +38,19 @@ class BodyRoute(APIRoute):
 class BodyRequest(Request):
     """A request whose JSON is parsed beside the event loop."""
 
+    async def body(self) -> bytes:
+        """The bytes of the body. When it is refused nothing holds what has come of it."""
+        if not hasattr(self, "_body"):
+            parts: list[bytes] = []
+            try:
+                async for part in self.stream():
+                    parts.append(part)
+            except BaseException:
+                parts.clear()
+                raise
+            self._body = b"".join(parts)
+        return self._body
+
     async def json(self) -> Any:
         """The body. Raises as `parse`."""
         if not hasattr(self, "_json"):

@@ -40,7 +40,7 @@ async def respond(
     try:
         delivery.admit()
         await delivery.start(model, make)
-        delivery.watch(request.receive)
+        delivery.watch(request.state.incoming)
         headers = {"X-Sample-Rate": str(delivery.run.sample_rate), "X-Seed": str(delivery.run.stream.seed)}
         if output.whole:
             data = await delivery.pull_whole()

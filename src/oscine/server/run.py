@@ -7,23 +7,27 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
-from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
 
-from oscine.errors import OutputError
-from oscine.server.gate import ABORT
+from oscine.errors import InvalidRequest, OutputError
+from oscine.server.connections import SPARE_CONNECTIONS, ConnectionLimits, Connections
+from oscine.server.http_connection import HTTPConnection
+from oscine.server.sparingly import kept_small
 from oscine.server.state import ServerState
+from oscine.server.websocket_connection import WebSocketConnection
 
 _log = logging.getLogger(__name__)
 
-_BACKLOG = 512
+_BACKLOG = 32
+"""Connections that may wait to be accepted; so many are accepted at once, before any is closed again."""
+_FILES, _FILES_A_REQUEST = 32, 2
+"""Files open beside connections: models, voices and logs; an upload and what decodes it."""
 FAREWELL_S = 2.0
 """How long a server whose engine has failed still answers, so that those who wait hear why."""
 SWITCH_S = 0.001
@@ -60,56 +64,77 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def abortable(protocol: Callable[..., Any]) -> Callable[..., Any]:
-    """A uvicorn protocol whose scopes let the app end the connection at once (`gate.ABORT`).
+def config_for(
+    app: FastAPI, *, max_connections: int = ConnectionLimits.max_connections, **options: Any
+) -> uvicorn.Config:
+    """How uvicorn is to run `app`: with the bounds that its settings give to connections, bodies and messages.
 
-    Without it what a client does not read would keep the connection open after the app has given up on it.
+    One combination of its parts is used, the one that is tested. `options` are further ones of `uvicorn.Config`.
     """
-
-    def make(*args: Any, **fields: Any) -> Any:
-        made = protocol(*args, **fields)
-        app: ASGIApp = made.app
-
-        async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
-            scope.setdefault("extensions", {})[ABORT] = lambda: made.transport.abort()
-            await app(scope, receive, send)
-
-        made.app = with_abort
-        return made
-
-    return make
-
-
-def protocols() -> dict[str, Any]:
-    """The protocols of HTTP and WebSocket, as arguments of `uvicorn.Config`."""
-    return {
-        "http": abortable(AutoHTTPProtocol),
-        "ws": abortable(AutoWebSocketsProtocol) if AutoWebSocketsProtocol else "none",
+    state: ServerState = app.state.server
+    limits = ConnectionLimits(
+        max_connections=max_connections,
+        receive_s=state.settings.receive_timeout_s,
+        linger_s=state.settings.send_timeout_s,
+    )
+    fixed: dict[str, Any] = {
+        "loop": "asyncio",
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "backlog": _BACKLOG,
+        "ws_max_size": state.settings.max_body_bytes,
+        "ws_per_message_deflate": False,  # speech does not get smaller, and a small message could become a large one
     }
+    connections = Connections(limits, state.held)
+    protocols = {"http": partial(HTTPConnection, connections), "ws": partial(WebSocketConnection, connections)}
+    return uvicorn.Config(app, **fixed | protocols | options)
 
 
-def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_message_bytes: int) -> int:
+def serve_app(app: FastAPI, *, host: str, port: int, shutdown_s: int, max_connections: int) -> int:
     """Serves `app` until SIGINT or SIGTERM and returns 0, or until its engine has failed and returns 1.
 
     Running requests have `shutdown_s` to end; then their connections are closed, which clients see as a broken
     stream. Raises OutputError if the address cannot be listened on.
     """
+    state: ServerState = app.state.server
     with _listen(host, port) as listener:
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=shutdown_s,
-            ws_max_size=max_message_bytes,
-            **protocols(),
-        )
+        config = config_for(app, max_connections=max_connections, timeout_graceful_shutdown=shutdown_s)
         sys.setswitchinterval(SWITCH_S)
         shown = f"[{host}]" if ":" in host else host
         _log.info("listening on http://%s:%d (open it for the page)", shown, listener.getsockname()[1])
-        state: ServerState = app.state.server
-        _Server(config, state).run(sockets=[listener])
+        with kept_small():
+            _Server(config, state).run(sockets=[listener])
     return 0 if state.models.engine_failure is None else 1
+
+
+def affordable_connections(wanted: int | None, max_requests: int) -> int:
+    """How many connections there may be: `wanted`, or as many as usual or the limit of open files allows.
+
+    Raises InvalidRequest if it does not allow `wanted`, or next to none.
+    """
+    allowed = _open_files() - SPARE_CONNECTIONS - _BACKLOG - _FILES - _FILES_A_REQUEST * max_requests
+    number = min(ConnectionLimits.max_connections, allowed) if wanted is None else wanted
+    if number > allowed or number < 1:
+        raise InvalidRequest(
+            f"--max-connections {'' if wanted is None else wanted}: this process may have {_open_files()} files open, "
+            f"which leaves {max(allowed, 0)} connections beside --max-requests {max_requests}; raise that limit "
+            "(ulimit -n, LimitNOFILE of systemd)"
+        )
+    if wanted is None and number < ConnectionLimits.max_connections:
+        _log.warning("%d connections at most, since this process may have %d files open", number, _open_files())
+    return number
+
+
+def _open_files() -> int:
+    """How many files the process may have open."""
+    try:
+        import resource
+    except ImportError:  # Windows, where sockets are not files
+        return sys.maxsize
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def _listen(host: str, port: int) -> socket.socket:

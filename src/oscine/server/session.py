@@ -15,12 +15,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from oscine.cancellation import cancelled_when
 from oscine.errors import Cancelled, InvalidRequest, OscineError, QueueFull
 from oscine.seeds import fresh_seed
 from oscine.server import forms
-from oscine.server.errors import body_of, describe_invalid
+from oscine.server.errors import INTERNAL_ERROR, NORMAL, POLICY, body_of, describe_invalid
 from oscine.server.gate import SLICE
-from oscine.server.parsing import parse_aside
+from oscine.server.inbox import Inbox, parsed
 from oscine.server.schemas import SpeechSettings, check_unicode
 from oscine.server.speaking import check_speech, reference_of, speech_maker
 from oscine.server.state import ServerState
@@ -30,8 +31,6 @@ from oscine.types import AudioInput
 
 _log = logging.getLogger(__name__)
 
-NORMAL, POLICY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1000, 1008, 1011, 1013
-"""Codes to close with (RFC 6455, 7.4.1, and its registry)."""
 MESSAGES = ("session.config", "input.text", "input.done", "session.close")
 _STOP_S = 5.0
 _CUT_CHARS = 1000
@@ -69,15 +68,22 @@ class SpeechSession:
         self._busy_until = time.monotonic()
         self._current: Delivery | None = None
         self._failure: Exception | None = None
+        self._inbox = Inbox(socket)
+        self._in_line = False
 
     async def run(self) -> int:
         """Serves the session until either side ends it and returns the code to close it with.
 
-        Whatever is being spoken then is cancelled.
+        Whatever is being worked on then is cancelled.
         """
+        with cancelled_when(lambda: self._inbox.left or self._closing):
+            return await self._run()
+
+    async def _run(self) -> int:
         reader, speaker = asyncio.create_task(self._read_all()), asyncio.create_task(self._speak_all())
+        listener = asyncio.create_task(self._inbox.listen())
         try:
-            done, _ = await asyncio.wait([reader, speaker], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([reader, speaker, listener], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         except WebSocketDisconnect:
@@ -89,7 +95,7 @@ class SpeechSession:
             _log.exception("session %s failed", self._id)
             return await self._broken(error, INTERNAL_ERROR)
         finally:
-            await self._stop(reader, speaker)
+            await self._stop(reader, speaker, listener)
         return NORMAL
 
     async def _broken(self, error: Exception, code: int) -> int:
@@ -97,49 +103,47 @@ class SpeechSession:
             await self._say_error(error)
         return code
 
-    async def _stop(self, reader: asyncio.Task[None], speaker: asyncio.Task[None]) -> None:
-        """Ends both tasks. The speaker ends by itself, so that nothing it has begun in a thread is lost."""
+    async def _stop(
+        self, reader: asyncio.Task[None], speaker: asyncio.Task[None], listener: asyncio.Task[None]
+    ) -> None:
+        """Ends all tasks. The speaker ends by itself, so that nothing it has begun in a thread is lost."""
         self._closing = True
         self._todo.clear()
         self._more.set()
         if self._current is not None:
             self._current.run.cancel()
         reader.cancel()
+        listener.cancel()
+        if self._in_line:
+            speaker.cancel()
         await asyncio.wait([speaker], timeout=_STOP_S)  # longer only if it is sending to who does not read
         speaker.cancel()
-        for failure in await asyncio.gather(reader, speaker, return_exceptions=True):
+        for failure in await asyncio.gather(reader, speaker, listener, return_exceptions=True):
             expected = isinstance(failure, asyncio.CancelledError | WebSocketDisconnect | TimeoutError)
             if isinstance(failure, BaseException) and not expected and failure is not self._failure:
                 _log.error("session %s failed while it ended", self._id, exc_info=failure)
 
     async def _read_all(self) -> None:
-        while await self._take(await self._receive()):
+        while await self._take(await self._inbox.next(self._idle_s)):
             pass
 
     # In
 
-    async def _receive(self) -> str | None:
-        """The next message; None for one that is not text. Raises TimeoutError after too long with nothing to do."""
-        limit = self._state.settings.websocket_idle_s
-        while True:
-            busy = self._speaking or bool(self._todo)
-            left = limit if busy else max(self._busy_until + limit - time.monotonic(), 0.0)
-            try:
-                message = await asyncio.wait_for(self._socket.receive(), left)
-            except TimeoutError:
-                if self._speaking or self._todo or time.monotonic() < self._busy_until + limit:
-                    continue
-                raise
-            if message["type"] == "websocket.disconnect":
-                raise WebSocketDisconnect(message.get("code", NORMAL))
-            self._busy_until = time.monotonic()
-            text: str | None = message.get("text")
-            return text
+    def _idle_s(self) -> float:
+        """How long the session may still have nothing to do; less before its client has said what it wants."""
+        settings = self._state.settings
+        limit = settings.websocket_idle_s
+        if self._speaking or self._todo:
+            return limit
+        if self._config is None:
+            limit = min(limit, settings.receive_timeout_s)
+        return self._busy_until + limit - time.monotonic()
 
     async def _take(self, message: str | None) -> bool:
         """Handles one message; False once the session is to end."""
+        self._busy_until = time.monotonic()
         try:
-            body = await _parsed(message)
+            body = await parsed(message)
             kind = body.pop("type", None)
             if kind not in MESSAGES:
                 raise InvalidRequest(
@@ -171,8 +175,8 @@ class SpeechSession:
         model = self._state.models.resolve(config.model or self._state.models.default)
         seed = fresh_seed() if config.seed is None else config.seed
         config = config.model_copy(update={"model": model, "seed": seed})
-        rate, reference = await self._state.in_thread(self._check, config)
-        self._config, self._reference = config, reference
+        rate, self._reference = await self._state.in_thread(self._check, config)
+        self._config = config.model_copy(update={"ref_audio": None})  # which has become the reference
         fields = {"model": model, "format": config.response_format, "sample_rate": rate, "seed": seed}
         await self._say({"type": "session.configured", **fields})
 
@@ -241,6 +245,7 @@ class SpeechSession:
         outcome = "failed"
         try:
             make = speech_maker(start["sentence_text"], config, lambda model: reference, whole=False)
+            await self._admit(delivery)
             await delivery.start(config.model or "", make)
             self._current = delivery
             if self._closing:
@@ -262,6 +267,17 @@ class SpeechSession:
             self._current = None
             delivery.close()
             self._report(outcome, delivery.facts)
+
+    async def _admit(self, delivery: Delivery) -> None:
+        """Waits until there is room for a request, which a sentence is while it is spoken; the session is none."""
+        self._in_line = True
+        try:
+            while not self._closing:
+                await self._state.room()
+                with suppress(QueueFull):  # another was quicker
+                    return delivery.admit()
+        finally:
+            self._in_line = False
 
     async def _next(self, delivery: Delivery, start: dict[str, Any]) -> bytes | None:
         """The next bytes of a sentence; while there are none, its progress is told."""
@@ -314,15 +330,3 @@ def _cut(sentences: SentenceStream, text: str) -> list[str]:
     """The sentences that `text` completes; in parts, since looking for their ends takes longer the longer the rest."""
     parts = (text[begin : begin + _CUT_CHARS] for begin in range(0, len(text), _CUT_CHARS))
     return [sentence for part in parts for sentence in sentences.push(part)]
-
-
-async def _parsed(message: str | None) -> dict[str, Any]:
-    if message is None:
-        raise InvalidRequest("a message must be a JSON object in a text frame, not binary")
-    try:
-        body = await parse_aside(message)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"a message must be a JSON object: {error}") from error
-    if not isinstance(body, dict):
-        raise InvalidRequest("a message must be a JSON object")
-    return body

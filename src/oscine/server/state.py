@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -17,8 +18,10 @@ import anyio.to_thread
 from oscine.cancellation import check_cancelled
 from oscine.errors import GenerationError, InvalidRequest, QueueFull
 from oscine.options import RequestOptions
+from oscine.server.budget import ByteBudget
 from oscine.server.metrics import Metrics
 from oscine.server.models import ModelRegistry
+from oscine.server.origins import OriginPolicy
 from oscine.server.recordings import Recordings
 from oscine.server.uploads import Uploads
 
@@ -34,11 +37,18 @@ class ServerSettings:
     """How a server runs; sizes in bytes, times in seconds. Without `api_key` everybody may ask.
 
     A request beyond `max_requests` at a time is refused with 429. `max_body_bytes` bounds references too, since they
-    come in the body.
+    come in the body. `host` is what the server listens on, `hosts` and `origins` are what `OriginPolicy` takes.
     """
 
+    host: str = "127.0.0.1"
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
     api_key: str | None = None
     max_requests: int = 64
+    max_sessions: int = 128
+    """WebSocket sessions at a time; one that is speaking counts as a request too."""
+    max_held_bytes: int = 128 << 20
+    """Of clients' messages that are being received or worked on, all together."""
     max_input_chars: int = 100_000
     max_body_bytes: int = 32 << 20
     max_audio_s: float = 1800.0
@@ -52,6 +62,8 @@ class ServerSettings:
     max_batch_items: int = 32
     batch_parallel: int = 4
     websocket_idle_s: float = 300.0
+    receive_timeout_s: float = 20.0
+    """How long a client may take to send a request, besides the time of a long body at `budget.SLOWEST`."""
     send_timeout_s: float = 60.0
     """How long a client may leave what it is sent unread; then its request is cancelled and its connection closed."""
     progress_s: float = 2.0
@@ -77,7 +89,10 @@ class ServerState:
             timeout_s=settings.decode_timeout_s,
             wait_s=settings.upload_wait_s,
         )
-        self.active = 0
+        self.origins = OriginPolicy(settings.host, settings.hosts, settings.origins)
+        self.held = ByteBudget(settings.max_held_bytes)
+        self.active = self.num_sessions = 0
+        self._vacant = asyncio.Event()
         self.ready = False
         self.warm_up_fault = ""
         self._threads = anyio.CapacityLimiter(settings.max_requests * settings.batch_parallel + _SPARE_THREADS)
@@ -111,17 +126,39 @@ class ServerState:
                     _log.warning("warm-up: %s", error.message)
         self.ready = True
 
-    @contextmanager
-    def admit(self) -> Iterator[None]:
-        """Counts one request being served. Raises QueueFull when there are as many as may be."""
+    def check_room(self) -> None:
+        """Raises QueueFull when as many requests are being served as may be."""
         if self.active >= self.settings.max_requests:
             wait = math.ceil(min(self.metrics.mean_request_s, 60.0))
             raise QueueFull(f"{self.active} requests are being served already; try again later", retry_after_s=wait)
+
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Counts one request being served. Raises QueueFull as `check_room`."""
+        self.check_room()
         self.active += 1
         try:
             yield
         finally:
             self.active -= 1
+            self._vacant.set()
+
+    async def room(self) -> None:
+        """Returns once there is room for a request."""
+        while self.active >= self.settings.max_requests:
+            self._vacant.clear()
+            await self._vacant.wait()
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Counts one WebSocket session. Raises QueueFull when there are as many as may be."""
+        if self.num_sessions >= self.settings.max_sessions:
+            raise QueueFull(f"{self.num_sessions} sessions are open already; try again later")
+        self.num_sessions += 1
+        try:
+            yield
+        finally:
+            self.num_sessions -= 1
 
     def check_text(self, text: str, param: str = "input") -> None:
         """Raises InvalidRequest for a text beyond the limit; what else can be wrong with it the model says."""

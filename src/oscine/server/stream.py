@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from oscine.audio.encode import open_encoder
 from oscine.audio.formats import check_available, content_type
 from oscine.audio.stretch import TimeStretcher
 from oscine.errors import Cancelled
+from oscine.server.incoming import Incoming
 from oscine.server.metrics import Playback
 from oscine.server.schemas import OutputSettings
 from oscine.server.state import ServerState
@@ -24,8 +25,6 @@ from oscine.server.waiting import Pulled
 if TYPE_CHECKING:
     from oscine.api import Model
     from oscine.stream import SpeechStream
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +143,9 @@ class Delivery:
         self._open.callback(self._parts.close)
         self.facts["seed"] = self.run.stream.seed
 
-    def watch(self, receive: Receive) -> None:
-        """Cancels the run when the client leaves."""
-        self._open.callback(asyncio.create_task(when_gone(receive, self.run.cancel)).cancel)
+    def watch(self, incoming: Incoming) -> None:
+        """Cancels the run when the client leaves, or at once if it has."""
+        self._open.enter_context(incoming.calling(self.run.cancel))
 
     @property
     def progress(self) -> Progress:
@@ -231,10 +230,3 @@ class Delivery:
             underrun_s=self._playback.underrun_s if streamed else None,
             usage=stream.usage,
         )
-
-
-async def when_gone(receive: Receive, act: Callable[[], None]) -> None:
-    """Calls `act` once the client of a request, whose body has been read, has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    act()

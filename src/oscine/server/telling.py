@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import secrets
@@ -19,7 +18,6 @@ from starlette.types import Receive, Scope, Send
 from oscine.errors import Cancelled, OscineError
 from oscine.server.errors import body_of
 from oscine.server.state import ServerState
-from oscine.server.stream import when_gone
 from oscine.server.waiting import Pulled
 from oscine.types import Capabilities
 from oscine.types import Request as Wanted
@@ -46,7 +44,7 @@ async def start(
     model = await state.in_thread(opened.enter_context, state.models.use(model_id))
     stream = await state.in_thread(lambda: model.run(wanted(model.capabilities)))
     opened.callback(stream.cancel)
-    opened.callback(asyncio.create_task(when_gone(request.receive, stream.cancel)).cancel)
+    opened.enter_context(request.state.incoming.calling(stream.cancel))
     return model, stream
 
 

@@ -6,10 +6,12 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from oscine.audio.io import collect
 from oscine.audio.isolated import IsolatedDecoders
 from oscine.audio.limits import REFERENCE_SECONDS, ReadLimits
+from oscine.cancellation import wait_for
 from oscine.errors import InputTooLong, QueueFull
 from oscine.types import AudioInput, Samples
 
@@ -40,9 +42,10 @@ class AudioMemory:
         return Lease(self, param)
 
     def take(self, num_bytes: int) -> None:
-        """Takes bytes, or raises QueueFull."""
+        """Takes bytes, or raises QueueFull or Cancelled."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._used + num_bytes <= self.capacity, self._wait_s):
+            fits = partial(self._changed.wait_for, lambda: self._used + num_bytes <= self.capacity)
+            if not wait_for(fits, self._wait_s):
                 raise QueueFull(
                     "the recordings of other requests take the memory there is for recordings; try again later",
                     retry_after_s=_RETRY_AFTER_S,
@@ -106,7 +109,7 @@ class Uploads:
     def decode(self, data: bytes, param: str, *, max_seconds: float = REFERENCE_SECONDS[1]) -> AudioInput:
         """The recording as `read_audio` gives it. Judge before whether the model has any use for it.
 
-        Raises BadAudio and InputTooLong, naming `param`, and QueueFull while there is no room.
+        Raises BadAudio and InputTooLong, naming `param`, QueueFull while there is no room, and Cancelled.
         """
         limits = ReadLimits(max_seconds=max_seconds, max_bytes=self._max_bytes, max_channels=MAX_CHANNELS, param=param)
         lease = self.memory.lease(param)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from oscine.cancellation import check_cancelled
 from oscine.text.clean import speakable
 from oscine.text.scripts import is_mark, is_unspaced, script_of
 from oscine.text.sentences import SentenceStream, paragraphs, sentences
@@ -56,13 +57,14 @@ def plan_pieces(text: str, max_chars: int) -> list[str]:
 
     Every word of the text is in exactly one piece, none is empty, and lengths are balanced rather than
     greedy, so no tiny last piece is left where it can be avoided. White space inside a piece is one space.
-    A text with nothing speakable gives no pieces. Raises ValueError if `max_chars` is below 12.
+    A text with nothing speakable gives no pieces. Raises ValueError if `max_chars` is below 12, and Cancelled.
     """
     if max_chars < _MIN_LIMIT:
         raise ValueError(f"max_chars is {max_chars}; a piece needs room for at least {_MIN_LIMIT} characters")
     units = []
     for paragraph in paragraphs(text):
         for sentence in sentences(paragraph):
+            check_cancelled()
             units.extend(_sentence_units(" ".join(sentence.split()), max_chars))
         units[-1] = _ending(units[-1], _PARAGRAPH)
     return [piece for piece in _pack(_absorb_marks(units, max_chars), max_chars) if speakable(piece)]

@@ -25,7 +25,7 @@ def sdk(base_url: str) -> Iterator[openai.OpenAI]:
 async def in_process(app: Any, base_url: str) -> AsyncIterator[openai.AsyncOpenAI]:
     """The same app without a socket; `base_url` has started it."""
     transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://app") as http:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         yield openai.AsyncOpenAI(base_url="http://app/v1", api_key="k", http_client=http, max_retries=0)
 
 

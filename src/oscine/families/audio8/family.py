@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from oscine.audio.resample import resample, resampled_length
+from oscine.cancellation import check_cancelled
 from oscine.checkpoint.folder import describe_folder
 from oscine.errors import InputTooLong, InvalidRequest, UnsupportedFeature
 from oscine.families.audio8.backends.choose import backend_for
@@ -135,6 +136,7 @@ class Audio8Family:
         carried = reference.is_empty and self._config.voice_cloning and len(pieces) > 1
         jobs: list[Job] = []
         for number, piece in enumerate(pieces):
+            check_cancelled()
             first = jobs[0] if jobs and carried else None
             prompt, num_frames = self._prompt(piece, reference, first, pieces[0].symbols)
             limit = self._config.lm.max_seq_len // 3 if carried and first is None else None

@@ -20,7 +20,7 @@ from oscine.server.responses import respond
 from oscine.server.schemas import BatchBody, BatchItem, SpeechBody
 from oscine.server.speaking import reference_of, speech_maker
 from oscine.server.state import ServerState
-from oscine.server.stream import Delivery, when_gone
+from oscine.server.stream import Delivery
 
 
 def speech_routes(state: ServerState) -> APIRouter:
@@ -81,11 +81,8 @@ async def _speak_batch(state: ServerState, request: Request, body: BatchBody) ->
         for delivery in running:
             delivery.run.cancel()
 
-    watcher = asyncio.create_task(when_gone(request.receive, leave))
-    try:
+    with request.state.incoming.calling(leave):
         results = await asyncio.gather(*(one(index, item) for index, item in enumerate(body.items)))
-    finally:
-        watcher.cancel()
     if gone.is_set():
         raise Cancelled("the client has left")
     succeeded = sum(result["status"] == "success" for result in results)

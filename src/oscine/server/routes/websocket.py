@@ -8,8 +8,8 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketState
 
 from oscine.errors import QueueFull
-from oscine.server.errors import body_of
-from oscine.server.session import TRY_AGAIN_LATER, SpeechSession
+from oscine.server.errors import TRY_AGAIN_LATER, body_of
+from oscine.server.session import SpeechSession
 from oscine.server.state import ServerState
 
 
@@ -21,7 +21,7 @@ def websocket_routes(state: ServerState) -> APIRouter:
     async def stream(socket: WebSocket) -> None:
         await socket.accept()
         try:
-            with state.admit():
+            with state.session():
                 code = await SpeechSession(state, socket).run()
         except QueueFull as error:
             await socket.send_text(json.dumps({"type": "error", **body_of(error)}))

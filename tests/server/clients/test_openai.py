@@ -26,7 +26,7 @@ async def in_process(app: Any, base_url: str) -> AsyncIterator[openai.AsyncOpenA
     """The same app without a socket; `base_url` has started it."""
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-        yield openai.AsyncOpenAI(base_url="http://app/v1", api_key="k", http_client=http, max_retries=0)
+        yield openai.AsyncOpenAI(base_url="http://localhost/v1", api_key="k", http_client=http, max_retries=0)
 
 
 def test_no_response_format_means_mp3(sdk: openai.OpenAI) -> None:

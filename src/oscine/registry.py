@@ -12,7 +12,6 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +147,8 @@ def family_of(model_type: str) -> FamilySpec:
 
 def _candidates() -> Iterator[tuple[str, Callable[[], Any]]]:
     """(where it comes from, how to get it) of every family there may be."""
+    from importlib.metadata import entry_points  # here, since `oscine --help` needs no families
+
     for module in pkgutil.iter_modules(import_module(GROUP).__path__, f"{GROUP}."):
         if module.ispkg:
             yield module.name, functools.partial(_spec_of, module.name)

@@ -76,7 +76,8 @@ def setup_of(path: Path) -> Setup:
     own = path.parent / f"tiny_audex{path.stem.removeprefix('e2e')}"
     folder = own if own in folders else folders[0]
     model = load_model(folder, device=torch.device("cpu"), dtype=torch.float32)
-    assert model.tower is not None
+    if model.tower is None or model.xcodec is None:
+        pytest.skip(f"{folder.name} has no {'audio tower' if model.tower is None else 'XCodec1'}")
     maker = JobMaker(
         PromptEncoder(model.tokenizer),
         model.tokens,

@@ -16,7 +16,7 @@ from oscine.errors import GenerationError, InvalidRequest, UnknownVoice, Unsuppo
 from oscine.families.audex.codec.xcodec import MAX_FRAMES
 from oscine.families.audex.decoder import AnswerDecoder, SoundDecoder, SpeechStreamDecoder, answer_text
 from oscine.families.audex.frontend import cut_clips, log_mel, normalize, num_clips
-from oscine.families.audex.jobs import Deferred, JobMaker, LMJob
+from oscine.families.audex.jobs import DependentJob, JobMaker, LMJob
 from oscine.families.audex.model.heads import MIN_RUN
 from oscine.families.audex.prompt import (
     TRANSCRIBE_QUESTION,
@@ -217,11 +217,11 @@ class AudexFamily:
             return self._spoken(request, self._words(before, "the model had no answer"), CONVERSE_SCALE)
 
         said = self._job(f"{request_id}.0", self._heard(plain, TRANSCRIBE_QUESTION), seed)
-        chatting = Deferred(make=chat, output="text", max_length=SPOKEN_PROMPT + TEXT_TOKENS)
+        chatting = DependentJob(make=chat, output="text", max_length=SPOKEN_PROMPT + TEXT_TOKENS)
         answered = self._job(f"{request_id}.1", chatting, derive_seed(seed, 1), after=said)
         scale = CONVERSE_SCALE if request.cfg_scale is None else request.cfg_scale
         length = SPOKEN_PROMPT + (request.max_new_tokens or SPEECH_TOKENS)
-        spoken = Deferred(make=speak, output="speech", max_length=length, num_lanes=2 if scale > 1.0 else 1)
+        spoken = DependentJob(make=speak, output="speech", max_length=length, num_lanes=2 if scale > 1.0 else 1)
         return [said, answered, self._job(f"{request_id}.2", spoken, derive_seed(seed, 2), after=answered)]
 
     # Jobs
@@ -256,7 +256,7 @@ class AudexFamily:
     def _job(
         self,
         job_id: str,
-        inputs: LMJob | Deferred,
+        inputs: LMJob | DependentJob,
         seed: int,
         *,
         text: str = "",
@@ -284,7 +284,7 @@ class AudexFamily:
         )
 
     def _output(self, job: Job) -> str:
-        inputs: LMJob | Deferred = job.inputs
+        inputs: LMJob | DependentJob = job.inputs
         return inputs.output
 
 

@@ -53,7 +53,7 @@ class LMJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deferred:
+class DependentJob:
     """A job whose prompt is made of the answer of the job before it, `make` gets that job.
 
     `max_length` and `num_lanes` bound what it will turn out to be, for its memory.

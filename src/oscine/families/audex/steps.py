@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from oscine.errors import NonFiniteOutput
-from oscine.families.audex.jobs import Deferred, LMJob, Output
+from oscine.families.audex.jobs import DependentJob, LMJob, Output
 from oscine.families.audex.model.heads import Head, head_of
 from oscine.families.audex.phases import XCODEC1_NUM_CODEBOOKS, PhaseTable
 from oscine.families.audex.sampling import blend, draw
@@ -93,7 +93,7 @@ class AudexStepModel:
     def admit(self, job: Job) -> None:
         """Makes the job's lanes; a deferred job gets its prompt from the answer before it."""
         wanted = job.inputs
-        if isinstance(wanted, Deferred):
+        if isinstance(wanted, DependentJob):
             wanted = wanted.make(cast(Job, job.after))
         room = len(wanted.prompt_ids) + min(FIRST_ROOM, wanted.max_new_tokens)
         self._slots[job.id] = Slot(

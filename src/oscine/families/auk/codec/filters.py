@@ -30,7 +30,7 @@ def kaiser_sinc_taps(num_taps: int = FIR_TAPS, cutoff: float = CUTOFF, half_widt
     return (taps / taps.sum()).float()
 
 
-class Taps(nn.Module):
+class FIRFilter(nn.Module):
     """The taps of one FIR, a buffer of the checkpoint; expanded to one row a channel, cached unless switched off."""
 
     filter: Tensor
@@ -50,7 +50,7 @@ class Taps(nn.Module):
         return self._rows[2]
 
 
-class Upsample(Taps):
+class Upsample(FIRFilter):
     """Doubles the rate; never causal."""
 
     def open(self, channels: int) -> Stream:
@@ -65,7 +65,7 @@ class Downsample(nn.Module):
 
     def __init__(self, causal: bool) -> None:
         super().__init__()
-        self.lowpass = Taps()
+        self.lowpass = FIRFilter()
         self.pad = down_pad(causal)
 
     def open(self, channels: int) -> Stream:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from oscine.checkpoint.config import field_names
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import InvalidRequest
-from oscine.families.auk.codec.filters import Activation, Taps
+from oscine.families.auk.codec.filters import Activation, FIRFilter
 from oscine.families.auk.codec.layers import (
     AmpBlock,
     AudioEncoder,
@@ -119,7 +119,7 @@ class AuKVAE(nn.Module):
         Set it before anything captures or compiles the decoder.
         """
         for module in self.modules():
-            if isinstance(module, Taps):
+            if isinstance(module, FIRFilter):
                 module.cached = cached_filters
 
     @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""Per-row tensors of the jobs in flight, beside their rows of the slow cache."""
+"""Per-row tensors of the jobs in flight, which go along with their rows of the cache."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from oscine.families.audio8.backends import SMALL_WEIGHTS
 from oscine.registry import BenchSpec, FamilySpec, Release
 from oscine.types import Voice
 
@@ -14,9 +15,6 @@ _CODEC_BYTES = 4 * (CODEC_PARAMETERS + CODEC_FOLDED_PARAMETERS)
 
 _DENSE_REQUEST = 2048 * 24 * 2 * 2 * 64 * 4  # positions, layers, k and v, kv heads, head size, bytes
 _HYBRID_REQUEST = _DENSE_REQUEST + 24 * (896 * 4 + 24 * 32 * 64) * 4  # and the convolution and state-space states
-
-SMALL_WEIGHTS = 32 * 10**6
-"""A model with more weights in its products is bound by memory, and threads help it more."""
 
 
 def threads(folder: Path) -> int | None:

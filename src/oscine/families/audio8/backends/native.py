@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from oscine.families.audio8.backends import SMALL_WEIGHTS
 from oscine.families.audio8.backends.protocol import SamplingRows
 from oscine.families.audio8.config import LMConfig
 from oscine.families.audio8.model.dense import Attention, Block, RopeTable
 from oscine.families.audio8.model.dual_ar import DualAR
-from oscine.families.audio8.spec import SMALL_WEIGHTS
 from oscine.kernels import compiled
 from oscine.kernels.compiled import Interface, Keeper, Matrix
 from oscine.layers.norm import RMSNorm

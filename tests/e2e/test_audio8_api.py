@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import oscine
+from oscine.cancellation import cancelled_when
 from oscine.errors import (
     BadAudio,
+    Cancelled,
     InputTooLong,
     InvalidRequest,
     UnknownModel,
@@ -115,6 +117,25 @@ def test_long_text_is_planned_into_pieces_and_every_word_is_in_one(model: oscine
     assert " ".join(job.text for job in plan.jobs).split() == LONG.split()
     assert len({job.seed for job in plan.jobs}) == len(plan.jobs)
     assert all(job.max_frames > 0 for job in plan.jobs)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_planning_ends_when_nobody_waits_for_the_plan(model: oscine.Model, share: float) -> None:
+    """It is asked for between pieces, while they are planned and while prompts are made of them."""
+    asked, limit = 0, 1 << 30
+
+    def left() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > limit
+
+    text = "A sentence of nine words is repeated here today. " * 40
+    with cancelled_when(left):
+        model.plan(text)
+        asked, limit = 0, int(share * asked)
+        with pytest.raises(Cancelled):
+            model.plan(text)
+    assert 0 < limit == asked - 1
 
 
 def test_the_voice_of_the_first_piece_is_carried_by_the_later_ones(model: oscine.Model, reference: AudioInput) -> None:

@@ -155,6 +155,17 @@ def test_any_mess_of_figures_is_read(text: str) -> None:
     assert set(normalize(text)) <= SPOKEN
 
 
+@pytest.mark.parametrize("text", ["So ı.e. this.", "Run a.ſh now.", "Open b.tſ now."])
+def test_letters_that_are_only_like_others_break_nothing(text: str) -> None:
+    """Patterns that ignore case take ı for i and ſ for s; the tables behind them did not know these."""
+    assert normalize(text)
+
+
+@given(st.text(alphabet="ıſKİiegaksth. /:-19", max_size=40))
+def test_any_mess_of_letters_like_others_is_read(text: str) -> None:
+    assert set(normalize(text)) <= SPOKEN
+
+
 @given(st.integers(0, 10**12))
 def test_cardinals_count(value: int) -> None:
     words = cardinal(value)

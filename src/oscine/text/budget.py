@@ -29,7 +29,7 @@ _EDGES_S = 0.6
 _SPELLED = re.compile(r"(?<![^\W_])(?:[A-Z][A-Z0-9]{1,5}|[A-Za-z])(?:'?s)?(?![^\W_])")
 _NOT_SPELLED = frozenset({"I", "a", "A"})
 _CLAUSE_MARKS = re.compile(r"[,;:—–、，；：](?!\d)")
-_SENTENCE_MARKS = re.compile(r"[.!?…。！？]+(?=[\s\"')\]]|$)|[。！？]|\n\s*\n")
+_SENTENCE_MARKS = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?=[\s\"')\]]|$)|[。！？]|\n\s*\n")
 _SLOWEST = 2.2  # the slowest reading that is still plausible, against the estimate
 _SLACK_S = 1.5
 

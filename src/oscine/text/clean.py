@@ -12,6 +12,7 @@ import re
 import unicodedata
 from typing import Literal
 
+from oscine.cancellation import check_cancelled
 from oscine.text.markup import strip_html, strip_markdown
 from oscine.text.scripts import is_cjk
 
@@ -26,7 +27,9 @@ _PICTURE = re.compile(
     "\u20e3\ufe00-\ufe0f\u3030\u303d\u3297\u3299]+\u200d*"
 )
 _COMPATIBLE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06\U0001d400-\U0001d7ff]+")
-_RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first, so that no rule takes quadratic time on it
+_RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first: more of it says no more
+_OPENING_QUOTE = re.compile(r"«\s+")
+_CLOSING_QUOTE = re.compile(r"(?<!\s)\s++»")
 _BLANKS = re.compile(r"[^\S\n]{3,}")
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
 _QUOTES = str.maketrans(
@@ -42,18 +45,22 @@ _QUOTES = str.maketrans(
         "⁉": "!?",
     }
 )
+_QUESTION = re.compile("[?？]")
 _REPEATS = (
     (re.compile(r"-{2,}"), "—"),
     (re.compile(r"\.{4,}"), "..."),
     (re.compile(r"(?<!\.)\.\.(?!\.)"), "."),
     (
         re.compile(r"([!?！？])(?:\s?[!?！？])+"),
-        lambda m: "?" if re.search("[?？]", m.group()) else m.group(1),
+        lambda m: "?" if _QUESTION.search(m.group()) else m.group(1),
     ),
     (re.compile(r"([,;:，；：、。—_=~*#|])\1+"), r"\1"),
     (re.compile(r"([^\W\d_])\1{3,}"), r"\1\1\1"),
     (re.compile(r"([\u0300-\u036f]{2})[\u0300-\u036f]+"), r"\1"),
 )
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_SPACES = re.compile(" +")
+_SPACED_MARK = re.compile(r"(?<! ) ++([,.;:!?])(?=\s|$)")
 _LINE_ENDS = ".!?:;,。！？：；，、…—-"
 _CLOSERS = "\"')]}」』）》】"
 
@@ -73,6 +80,7 @@ def clean_text(text: str, *, links: LinkPolicy = "site") -> str:
     text = _URL.sub(lambda match: _link(match.group(), links), text)
     text = _characters(text)
     for pattern, replacement in _REPEATS:
+        check_cancelled()
         text = pattern.sub(replacement, text)
     return _blocks(text)
 
@@ -96,7 +104,7 @@ def _characters(text: str) -> str:
     """Character by character: compatible forms, quotes and dashes, emoji, controls, spaces."""
     text = unicodedata.normalize("NFC", text)
     text = _COMPATIBLE.sub(lambda match: unicodedata.normalize("NFKC", match.group()), text)
-    text = re.sub(r"«\s+", '"', re.sub(r"\s+»", '"', text)).translate(_QUOTES)
+    text = _OPENING_QUOTE.sub('"', _CLOSING_QUOTE.sub('"', text)).translate(_QUOTES)
     text = _PICTURE.sub(" ", text)
     return "".join(char if char == "\n" else _kept(char) for char in text)
 
@@ -113,12 +121,15 @@ def _kept(char: str) -> str:
 def _blocks(text: str) -> str:
     """Joins the lines of each paragraph and closes paragraphs that end without punctuation."""
     blocks = []
-    for paragraph in re.split(r"\n\s*\n", text):
-        block = ""
+    for paragraph in _PARAGRAPH.split(text):
+        parts: list[str] = []
         for line in paragraph.split("\n"):
-            line = re.sub(r" +([,.;:!?])(?=\s|$)", r"\1", re.sub(" +", " ", line).strip())
-            glue = "" if not block or not line or (is_cjk(block[-1]) and is_cjk(line[0])) else " "
-            block += glue + line
+            line = _SPACED_MARK.sub(r"\1", _SPACES.sub(" ", line).strip())
+            if parts and line and not (is_cjk(parts[-1][-1]) and is_cjk(line[0])):
+                parts.append(" ")
+            if line:
+                parts.append(line)
+        block = "".join(parts)
         if block.strip(" ,;.!?"):
             blocks.append(block)
     if len(blocks) == 1:

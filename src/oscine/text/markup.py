@@ -1,4 +1,8 @@
-"""Takes HTML and markdown marks off a text and leaves the words; what only looks like markup stays."""
+"""Takes HTML and markdown marks off a text and leaves the words; what only looks like markup stays.
+
+No rule takes more time than the text is long: a pattern looks at each character a bounded number of times, and marks
+that come in pairs any distance apart are paired in one pass (`_Ends`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,13 @@ _TAGS = word_set(
 _NAME = "|".join(sorted(_TAGS, key=lambda name: (-len(name), name)))
 _ATTRIBUTES = r"(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>]+))?)*\s*/?"
 _TAG = re.compile(rf"</?({_NAME}){_ATTRIBUTES}>", re.IGNORECASE)
-_UNSPOKEN = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->|<!doctype[^<>]*>", re.IGNORECASE | re.DOTALL)
+_UNSPOKEN = re.compile(r"<(script|style)\b[^<>]*>|<!--|<!doctype[^<>]*>", re.IGNORECASE)
+_UNSPOKEN_ENDS = {
+    "script": re.compile(r"</script\s*>", re.IGNORECASE),
+    "style": re.compile(r"</style\s*>", re.IGNORECASE),
+    None: re.compile("-->"),
+}
+"""What ends an element of that name; for None, a comment."""
 _INLINE = word_set(
     """
     a abbr b big cite code del em font i ins kbd mark q s samp small span strike strong sub sup tt u var
@@ -27,29 +37,33 @@ _INLINE = word_set(
 )
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
-_RULE = re.compile(r"^[ \t]*(?:(?:[-*_][ \t]*){3,}|=+)[ \t]*$", re.MULTILINE)
+_RULE = re.compile(r"^[ \t]*+(?:(?:[-*_][ \t]*+){3,}+|=++)[ \t]*+$", re.MULTILINE)
 _DEFINITION = re.compile(r"^[ \t]*\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
-_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$", re.MULTILINE)
+_TABLE_RULE = re.compile(
+    r"^[ \t]*+(?:\|[ \t]*+)?:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)++(?:\|[ \t]*+)?$", re.MULTILINE
+)
 _TABLE_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
-_HEADING = re.compile(r"^[ \t]*#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^[ \t]*+#{1,6}[ \t]++(.*+)", re.MULTILINE)
 _BULLET = re.compile(r"^[ \t]*(?:[-*+•‣▪◦·][ \t]+(?:\[[ xX]\][ \t]+)?)(?=\S)", re.MULTILINE)
 _NUMBERED = re.compile(r"^[ \t]*(?=\d{1,3}[.)][ \t]+\S)", re.MULTILINE)
 _QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
-_INLINE_RULES = (
+_LINKS = (
     (
-        re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?:[ \t]+[\"'][^\n]*?[\"'])?\)"),
+        re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*+(?:\([^()\s]*\)[^()\s]*+)*+(?:[ \t]++[\"'][^\n]{0,200}?[\"'])?\)"),
         r"\1",
     ),
-    (re.compile(r"\[\^[^\]\s]+\]"), ""),
+    (re.compile(r"\[\^[^\]\s]{1,100}\]"), ""),
     (re.compile(r"\[([^\[\]\n]+)\]\[[^\[\]\n]*\]"), r"\1"),
     (re.compile(r"<((?:https?|ftp|mailto):[^\s<>]+)>", re.IGNORECASE), r"\1"),
     (re.compile(r"(?<!`)(`{1,3})(?=[^\s`])([^`\n]+)\1(?!`)"), r"\2"),
-    (re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*"), r"\1"),
-    (re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]*?[^\s*])\*(?![\w*])"), r"\1"),
-    (re.compile(r"(?<!\w)_{1,3}(?=[^\s_])([^\n]*?[^\s_])_{1,3}(?!\w)"), r"\1"),
-    (re.compile(r"~~(?=\S)(.+?)(?<=\S)~~"), r"\1"),
-    (re.compile(r"\\([\\`*_{}\[\]()#+.!|~>-])"), r"\1"),
 )
+_Pair = tuple[re.Pattern[str], re.Pattern[str]]
+"""Places where marks open and close; the mark itself is the group."""
+_STRONG: _Pair = re.compile(r"(?=(\*\*)\S)"), re.compile(r"(?<=\S)(?=(\*\*))")
+_EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]*?[^\s*])\*(?![\w*])")
+_UNDERSCORED: _Pair = re.compile(r"(?<!\w)(?=(_{1,3})[^\s_])"), re.compile(r"(?<=[^\s_])(?=(_{1,3})(?!\w))")
+_STRUCK: _Pair = re.compile(r"(?=(~~)\S)"), re.compile(r"(?<=\S)(?=(~~))")
+_ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!|~>-])")
 
 
 def strip_html(text: str) -> str:
@@ -59,7 +73,7 @@ def strip_html(text: str) -> str:
     """
     if "<" not in text:
         return text
-    text = _UNSPOKEN.sub(" ", text)
+    text = _without_unspoken(text)
     return _TAG.sub(lambda match: "" if match.group(1).lower() in _INLINE else "\n\n", text)
 
 
@@ -74,12 +88,67 @@ def strip_markdown(text: str) -> str:
         text = pattern.sub("", text)
     text = _QUOTED.sub("", text)
     text = _TABLE_ROW.sub(lambda match: "\n" + _row(match.group(1)) + "\n", text)
-    text = _HEADING.sub(r"\n\1\n", text)
+    text = _HEADING.sub(lambda match: "\n" + match.group(1).rstrip(" \t").rstrip("#").rstrip(" \t") + "\n", text)
     text = _BULLET.sub("\n\n", text)
     text = _NUMBERED.sub("\n\n", text)
-    for inline, replacement in _INLINE_RULES:
-        text = inline.sub(replacement, text)
-    return text
+    for link, replacement in _LINKS:
+        text = link.sub(replacement, text)
+    text = _EMPHASIS.sub(r"\1", _unmarked(text, _STRONG))
+    text = _unmarked(_unmarked(text, _UNDERSCORED), _STRUCK)
+    return _ESCAPED.sub(r"\1", text)
+
+
+class _Ends:
+    """Where a pattern is found in a text, asked for at places that rise: one pass in all."""
+
+    def __init__(self, pattern: re.Pattern[str], text: str) -> None:
+        self._found = pattern.finditer(text)
+        self._next = next(self._found, None)
+
+    def after(self, place: int) -> re.Match[str] | None:
+        """The first match that begins at `place` or later."""
+        while self._next is not None and self._next.start() < place:
+            self._next = next(self._found, None)
+        return self._next
+
+
+def _without_unspoken(text: str) -> str:
+    """The text with a space for each script, style sheet, comment and document type; what is never closed stays."""
+    ends = {name: _Ends(pattern, text) for name, pattern in _UNSPOKEN_ENDS.items()}
+    parts, done = [], 0
+    for match in _UNSPOKEN.finditer(text):
+        if match.start() < done:
+            continue
+        end: re.Match[str] | None = match
+        if match.group(1):
+            end = ends["script" if len(match.group(1)) == len("script") else "style"].after(match.end())
+        elif match.group() == "<!--":
+            end = ends[None].after(match.end())
+        if end is not None:
+            parts.append(text[done : match.start()])
+            done = end.end()
+    return " ".join([*parts, text[done:]])
+
+
+def _unmarked(text: str, pair: _Pair) -> str:
+    """The text without pairs of marks: an opening one, at least one character, and the next closing one of the line."""
+    opening, closing = pair
+    ends = _Ends(closing, text)
+    parts, done, line_end = [], 0, -1
+    for mark in opening.finditer(text):
+        begin, inside = mark.span(1)
+        if begin < done:
+            continue
+        end = ends.after(inside + 1)
+        if end is None:
+            break
+        if line_end < inside:
+            found = text.find("\n", inside)
+            line_end = len(text) if found < 0 else found
+        if end.start() <= line_end:
+            parts += [text[done:begin], text[inside : end.start()]]
+            done = end.end(1)
+    return "".join([*parts, text[done:]])
 
 
 def _row(cells: str) -> str:

@@ -11,16 +11,21 @@ import re
 
 from oscine.text.wordlist import word_set
 
-_CLOSERS = "\"'”’)\\]}»」』）》】〉"
+_CLOSERS = "\"'”’)]}»」』）》】〉"
+_CLOSING = f"[{re.escape(_CLOSERS)}]*+"
+_STOPS = ".!?…。！？｡।۔؟"
 _END = re.compile(
-    rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s)|(?<![。！？｡])[。！？｡]++[{_CLOSERS}]*+(?!$)|(?<![।۔؟])[।۔؟]++[{_CLOSERS}]*+(?=\s)"
+    rf"(?<![.!?…])[.!?…]++{_CLOSING}(?=\s)|(?<![。！？｡])[。！？｡]++{_CLOSING}(?!$)|(?<![।۔؟])[।۔؟]++{_CLOSING}(?=\s)"
 )
-_WORD_SETTLED = re.compile(r"\s+\S+\s")
-_NUMBER_SETTLED = re.compile(r"\s+\S+\s+\S+\s+\S+\s")  # a number and what it counts, see `_COUNT`
+_WORD_SETTLED = re.compile(r"(?<!\s)\s++\S++\s")
+_NUMBER_SETTLED = re.compile(r"(?<!\s)\s++\S++\s++\S++\s++\S++\s")  # a number and what it counts, see `_COUNT`
+_NUMBER_FOLLOWS = re.compile(r"(?<!\s)\s++\d")
 _CONTEXT = 64  # characters before and after a stop that are looked at
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _LAST_WORD = re.compile(r"(?:^|[\s(\[{\"'“‘«—–])([^\s(\[{\"'“‘«—–]*)$")
-_NEXT_WORD = re.compile(r"\s*[\"'“‘«(\[]*([^\W_]+(?:'\w+)?|\S)")
+_NEXT_WORD = re.compile(r"(?<!\s)\s*+[\"'“‘«(\[]{0,60}([^\W_]+(?:'\w+)?|\S)")
+_LIST_MARK = re.compile("[A-Za-z]|[ivxIVX]{1,60}")
+_DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.){1,30}[^\W\d_]{1,2}|[A-Z][a-z]\.[A-Z]")
 
 _NEVER_END = word_set(
     """
@@ -36,7 +41,7 @@ _BEFORE_NUMBER = word_set(
 )
 _MONTHS = word_set("jan feb mar apr jun jul aug sep sept oct nov dec")  # the number is the day
 _COUNT = re.compile(
-    r"\s*\d+(?:,\d{3})*\s+(?:people|men|women|children|kids|boys|girls|guys|friends|students|others?|more|"
+    r"\s{0,60}\d{1,60}(?:,\d{3}){0,15}\s{1,60}(?:people|men|women|children|kids|boys|girls|guys|friends|students|others?|more|"
     r"of (?:them|us|you|these|those)|seconds?|minutes?|hours?|days?|weeks?|months?|years?|times|dollars|"
     r"percent)\b(?!['’])"
 )
@@ -65,20 +70,20 @@ SENTENCE_STARTERS = word_set(
 )
 
 
-def begins_a_count(following: str) -> bool:
-    """Whether the text begins with a number of people or things: `3 people left`, but not `3 is late`."""
-    return _COUNT.match(following) is not None
+def begins_a_count(text: str, place: int = 0) -> bool:
+    """Whether a number of people or things begins at `place`: `3 people left`, but not `3 is late`."""
+    return _COUNT.match(text, place) is not None
 
 
-def is_word_before_number(before: str, following: str) -> bool:
-    """Whether what `before` ends with is a word and no abbreviation of the number that `following` begins with.
+def is_word_before_number(text: str, end: int, number: int) -> bool:
+    """Whether what ends at `end` is a word and no abbreviation of the number that begins at `number`.
 
     `He said no. 3 people left` against `flight no. 3`: by what is said before it, or because the number counts
     something.
     """
-    if begins_a_count(following):
+    if begins_a_count(text, number):
         return True
-    before = before[-_CONTEXT:]
+    before = text[max(end - _CONTEXT, 0) : end]
     return any(pattern.search(before) for pattern in (_PLAIN_NO, _PLAIN_SEC, _PLAIN_ART))
 
 
@@ -99,17 +104,17 @@ def _cut(paragraph: str) -> list[str]:
     pieces = []
     start = 0
     for match in _END.finditer(paragraph):
-        if _ends_at(paragraph, start, match):
+        if _ends_at(paragraph, start, match, len(paragraph)):
             pieces.append(paragraph[start : match.end()].strip())
             start = match.end()
     pieces.append(paragraph[start:].strip())
     return [piece for piece in pieces if piece]
 
 
-def _ends_at(text: str, start: int, match: re.Match[str]) -> bool:
-    """Whether the stop that `match` found in `text` ends the sentence that began at `start`."""
+def _ends_at(text: str, start: int, match: re.Match[str], end: int) -> bool:
+    """Whether the stop that `match` found ends the sentence that began at `start`; the paragraph ends at `end`."""
     before = text[max(start, match.end() - _CONTEXT) : match.end()]
-    return _ends(before, match.group()[-_CONTEXT:], text[match.end() : match.end() + _CONTEXT])
+    return _ends(before, match.group()[-_CONTEXT:], text[match.end() : min(match.end() + _CONTEXT, end)])
 
 
 def _ends(sentence: str, stop: str, following: str) -> bool:
@@ -132,16 +137,16 @@ def _full_stop_ends(sentence: str, stop: str, after: str, following: str) -> boo
     found = _LAST_WORD.search(before)
     last = found.group(1) if found else before
     key = last.lower()
-    if last == before.strip() and (last.isdigit() or re.fullmatch(r"[A-Za-z]|[ivxIVX]+", last)):
+    if last == before.strip() and (last.isdigit() or _LIST_MARK.fullmatch(last)):
         return False  # the number of a list item
     if after[0].isdigit() and (key in _BEFORE_NUMBER or key in _END_BEFORE_CAPITAL):
-        return key not in _MONTHS and is_word_before_number(before, following)
+        return key not in _MONTHS and is_word_before_number(before + following, len(before), len(before))
     if key in _NEVER_END:
         return False
     if key in _END_BEFORE_CAPITAL:
         return after[0].isupper() or not after[0].isalnum() or after.lower() in SENTENCE_STARTERS
     initial = len(last) == 1 and last.isupper() and last != "I"
-    dotted = re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]{1,2}|[A-Z][a-z]\.[A-Z]", last) is not None
+    dotted = _DOTTED.fullmatch(last) is not None
     if initial or dotted:
         return after.lower() in SENTENCE_STARTERS or not after[0].isalnum()
     return True
@@ -151,51 +156,74 @@ class SentenceStream:
     """Cuts a text that arrives in parts into the sentences `sentences` finds in the whole of it.
 
     A sentence is handed out as soon as no later text could change where it ends: after the first word of
-    the next one, or after an empty line.
+    the next one, or after an empty line. The work grows with the text and not with the number of its parts: what
+    holds no end, whatever comes, is put by and not looked at again.
     """
 
     def __init__(self) -> None:
+        self._put_by: list[str] = []  # how the sentence that is pending begins
         self._pending = ""
         self._checked = 0  # stops before this place of the pending text end nothing
+        self._enough = 0  # characters of pending text that are worth another look
 
     def push(self, part: str) -> list[str]:
         """Returns the sentences that `part` completed, possibly none."""
         self._pending += part
-        done = []
-        while (end := self._first_end()) is not None:
-            sentence = self._pending[:end].strip()
-            self._pending = self._pending[end:].lstrip()
-            self._checked = 0
-            if sentence:
-                done.append(sentence)
+        if len(self._pending) < self._enough:
+            return []
+        done: list[str] = []
+        begin = 0
+        for gap in _PARAGRAPH.finditer(self._pending):
+            begin = self._hand_out(done, begin, gap.start(), certain=True)
+            self._end_sentence(done, begin, gap.start())
+            begin = gap.end()
+        begin = self._hand_out(done, begin, len(self._pending), certain=False)
+        self._put_away(begin)
         return done
 
     def flush(self) -> list[str]:
         """Returns the sentences still held back, and starts afresh."""
-        rest, self._pending, self._checked = self._pending, "", 0
+        rest = "".join([*self._put_by, self._pending])
+        self._put_by, self._pending, self._checked, self._enough = [], "", 0, 0
         return sentences(rest)
 
-    def _first_end(self) -> int | None:
-        """Where the first certain sentence of the pending text ends, or None while it is uncertain."""
+    def _hand_out(self, done: list[str], begin: int, end: int, *, certain: bool) -> int:
+        """Adds to `done` the sentences between two places of the pending text; returns where the rest begins.
+
+        Unless `certain` that the text ends there, it stops at the first stop that later text could decide upon.
+        """
         text = self._pending
-        paragraph = _PARAGRAPH.search(text)
-        if paragraph is not None and paragraph.end() == len(text):
-            limit: int | None = paragraph.start()
-        else:
-            limit = paragraph.start() if paragraph is not None else None
-        body = text if limit is None else text[:limit]
-        for match in _END.finditer(body, self._checked):
-            if limit is None and not _settled(match.group(), body[match.end() : match.end() + _CONTEXT + 1]):
-                return None
-            if _ends_at(body, 0, match):
-                return match.end()
-            self._checked = match.end()
-        return limit
+        for match in _END.finditer(text, max(begin, self._checked), end):
+            if not certain and not _settled(match.group(), text[match.end() : match.end() + _CONTEXT + 1]):
+                self._checked = match.start()
+                return begin
+            if _ends_at(text, begin, match, end):
+                self._end_sentence(done, begin, match.end())
+                begin = match.end()
+        if not certain:  # stops, marks that close and white space at the end may still come to mean something
+            self._checked = len(text.rstrip().rstrip(_CLOSERS).rstrip(_STOPS))
+        return begin
+
+    def _end_sentence(self, done: list[str], begin: int, end: int) -> None:
+        sentence = "".join([*self._put_by, self._pending[begin:end]]).strip()
+        self._put_by = []
+        if sentence:
+            done.append(sentence)
+
+    def _put_away(self, begin: int) -> None:
+        """Keeps of the pending text, from `begin` on, what an end can still be found in, and what is seen before it."""
+        keep = max(begin, self._checked - _CONTEXT)
+        self._put_by += [self._pending[begin:keep]] if keep > begin else []
+        rest = self._pending[keep:]
+        self._pending = rest if self._put_by else rest.lstrip()
+        self._checked = max(self._checked - keep - (len(rest) - len(self._pending)), 0)
+        # Only a long run of stops or blanks leaves so much; it is looked at again once it has grown by a half.
+        self._enough = len(self._pending) * 3 // 2 if len(self._pending) > 4 * _CONTEXT else 0
 
 
 def _settled(stop: str, following: str) -> bool:
     """Whether more text after `following` cannot change if `stop` ends a sentence."""
     if stop[0] in "。！？｡":
         return following != ""
-    needed = _NUMBER_SETTLED if re.match(r"\s+\d", following) else _WORD_SETTLED
+    needed = _NUMBER_SETTLED if _NUMBER_FOLLOWS.match(following) else _WORD_SETTLED
     return needed.match(following) is not None or len(following) > _CONTEXT

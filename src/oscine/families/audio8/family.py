@@ -181,6 +181,7 @@ class Audio8Family:
         pieces: list[_Piece] = []
         limit = self._config.piece_weight
         for text in plan_pieces(cleaned, limit):
+            check_cancelled()
             spoken = self._frontend.normalize(text) if normalize else text
             parts = plan_pieces(spoken, limit)  # figures in words may be much longer than the figures
             texts = [text] if len(parts) == 1 else parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,12 @@ from oscine.families.audio8.config import LMConfig
 
 SPEAKER_TAG = re.compile(r"<\|speaker:\d+\|>")
 _LEGACY_SPEAKER_TAG = re.compile(r"<speaker:(\d+)>")
-_TOKEN_LIKE = re.compile(r"<\|.*?\|>", re.DOTALL)
 _LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _CJK = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3000-\u303f\u3040-\u30ff\u3100-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
     "\uac00-\ud7a3\ud7b0-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\U00020000-\U0002fa1f"
 )
-_BROKEN_LINE_IN_CJK = re.compile(rf"(?<=[{_CJK}])\s*[{_LINE_BREAKS}]\s*(?=[{_CJK}])")
+_BROKEN_LINE_IN_CJK = re.compile(rf"(?<=[{_CJK}])(?<!\s)(?=\s*?[{_LINE_BREAKS}])\s++(?=[{_CJK}])")
 
 _SYSTEM = "<|im_start|>system\n"
 _TASK = "convert the provided text to speech"
@@ -64,10 +63,18 @@ def normalize_text(text: str, add_default_speaker: bool = False) -> str:
     Raises InvalidRequest for empty text and for any other `<|...|>`, which would speak to the model out of turn.
     """
     cleaned = clean_text(_LEGACY_SPEAKER_TAG.sub(r"<|speaker:\1|>", text))
-    for token in _TOKEN_LIKE.findall(cleaned):
+    for token in _token_like(cleaned):
         if not SPEAKER_TAG.fullmatch(token):
-            raise InvalidRequest(f"the text must not hold {token!r}; only <|speaker:N|> is allowed", param="text")
+            raise InvalidRequest(f"the text must not hold {token[:60]!r}; only <|speaker:N|> is allowed", param="text")
     return f"<|speaker:0|>{cleaned}" if add_default_speaker and not SPEAKER_TAG.search(cleaned) else cleaned
+
+
+def _token_like(text: str) -> Iterator[str]:
+    """Each `<|...|>` of a text, from left to right."""
+    begin = text.find("<|")
+    while begin >= 0 and (end := text.find("|>", begin + 2)) >= 0:
+        yield text[begin : end + 2]
+        begin = text.find("<|", end + 2)
 
 
 @dataclass(frozen=True, kw_only=True)

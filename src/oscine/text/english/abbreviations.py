@@ -63,7 +63,7 @@ _NUMBERED = re.compile(
     r"|(No)\s(?=\d+\b(?!\s[a-z])))#?"
 )
 _ROMAN_NUMBERED = re.compile(r"\b([Vv]ol|[Cc]h|[Pp]t|[Ss]ec|[Ff]ig|Art|Bk)\.\s?(?=[IVXLC]+\b)")
-_FEATURING = re.compile(r"((?:^|[(\[]|\b[A-Z][\w']*\"?\)? ))feat\.(?= [A-Z])")
+_FEATURING = re.compile(r"((?:^|[(\[]|\b[A-Z][\w']{0,60}\"?\)? ))feat\.(?= [A-Z])")
 _VERSUS = re.compile(r"(?<=[A-Za-z] )v\.(?= [A-Z])")
 _LATIN = re.compile(r"\b(" + "|".join(re.escape(key) for key in _DOTTED) + r")\b\.?(,?)", re.IGNORECASE)
 _INITIALISM = re.compile(r"\b(?:[A-Za-z]\.\s?){1,5}[A-Za-z]\.(?!\w)|\bPh\.?\s?D\b\.?|\b(?:[A-Z]\.){2,}[A-Z]\b")
@@ -77,6 +77,12 @@ _SLANG = {
     "N/A": "not applicable",
 }
 _SLASHED = re.compile(r"(?<![\w/])(w/o|w/(?=\s?\w)|b/c|c/o|n/a|N/A)(?![\w/]|(?<=w/)$)")
+
+_HOUSE_NUMBER = re.compile(r"\d\s{1,3}(?:[A-Z]\w{1,40}\s{1,3}){1,8}$")
+_STREET = 100  # characters before `Dr.` that may be a number and the name of a street
+_NO_LETTER = re.compile("[^A-Za-z]")
+_WORD_NEXT = re.compile(r"[\"')\]]{0,9}(?:\s{1,20}(\w+)|$)")
+_SMALL_NEXT = re.compile(r"\s{1,20}[a-z]")
 
 
 def say_abbreviations(text: str) -> str:
@@ -97,13 +103,15 @@ def say_abbreviations(text: str) -> str:
 
 
 def _numbered(match: re.Match[str]) -> str:
-    if match[1] and is_word_before_number(match.string[: match.end(1)], match.string[match.end() :]):
+    if match[1] and is_word_before_number(match.string, match.end(1), match.end()):
         return match[0]
     return _BEFORE_NUMBER[match[1] or match[2] or match[3]] + " "
 
 
 def _latin(match: re.Match[str]) -> str:
-    words = _DOTTED[match[1].lower()]
+    words = _DOTTED.get(match[1].lower())
+    if words is None:  # a letter that is only like one of these, as the dotless i is
+        return match.group()
     return (words.capitalize() if match[1][0].isupper() and words[0].islower() else words) + match[2]
 
 
@@ -112,19 +120,19 @@ def _with_dot(match: re.Match[str]) -> str:
 
 
 def _title(match: re.Match[str]) -> str:
-    before = match.string[: match.start()]
     if match[2]:
         return _TITLES[match[2]]
-    if match[1] == "Dr" and re.search(r"\d\s+(?:[A-Z]\w+\s+)+$", before):
+    before = match.string[max(match.start() - _STREET, 0) : match.start()]
+    if match[1] == "Dr" and _HOUSE_NUMBER.search(before):
         return "Drive" + kept_stop(match)
     return _TITLES[match[1]]
 
 
 def _initialism(match: re.Match[str]) -> str:
-    letters = " ".join(re.sub(r"[^A-Za-z]", "", match.group()).upper())
-    rest = match.string[match.end() :]
-    following = re.match(r"[\"')\]]*(?:\s+(\w+)|$)", rest)
+    letters = " ".join(_NO_LETTER.sub("", match.group()).upper())
+    text, end = match.string, match.end()
+    following = _WORD_NEXT.match(text, end)
     starts = bool(following and (not following[1] or following[1].lower() in SENTENCE_STARTERS))
-    starts = starts or begins_a_count(rest)
-    ends = starts and match.group().endswith(".") and not re.match(r"\s+[a-z]", rest)
+    starts = starts or begins_a_count(text, end)
+    ends = starts and match.group().endswith(".") and not _SMALL_NEXT.match(text, end)
     return letters + ("." if ends else "")

@@ -21,11 +21,11 @@ _MARKS = {
     "#": "hash", ":": "colon", "@": "at", "~": "tilde", "%": "percent", "+": "plus",
 }  # fmt: skip
 _URL = re.compile(
-    r"(?:https?|ftp)://\S+|\bwww\.\S+|(?<![\w@.])(?:[\w-]+\.)+(?:"
+    r"(?:https?|ftp)://\S+|\bwww\.\S+|(?<![\w@.])(?:[\w-]{1,63}\.){1,10}(?:"
     + _ENDINGS
     + r")\b(?![.-]\w)(?::\d{2,5})?(?:/[^\s,;)]*)?"
 )
-_MAIL = re.compile(r"(?:mailto:)?([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)")
+_MAIL = re.compile(r"(?:mailto:)?([\w.+-]{1,64})@([\w-]{1,63}(?:\.[\w-]{1,63}){1,10})")
 _SPOKEN_EXTENSIONS = {
     "js": "J S", "py": "pie", "md": "M D", "txt": "text", "exe": "E X E", "pdf": "P D F", "json": "jason",
     "csv": "C S V", "docx": "doc X", "doc": "doc", "xlsx": "X L S X", "xls": "X L S", "pptx": "P P T X",
@@ -38,11 +38,18 @@ _SPOKEN_EXTENSIONS = {
 }  # fmt: skip
 _EXTENSIONS = "|".join(sorted(_SPOKEN_EXTENSIONS, key=len, reverse=True))
 _FILE = re.compile(
-    rf"(?<![\w.@-])([\w-]*[A-Za-z][\w-]*)((?:\.[A-Za-z\d]{{1,8}}){{0,2}})\.({_EXTENSIONS})(?![\w.]*\w)", re.IGNORECASE
+    rf"(?<![\w.@-])(?=[\w-]*?[A-Za-z])([\w-]++)((?:\.[A-Za-z\d]{{1,8}}){{0,2}})\.({_EXTENSIONS})(?!\.{{0,9}}\w)",
+    re.IGNORECASE,
 )
 _DOT_NAME = re.compile(r"(?<![\w.!?…)\]\"'])\.(?=[A-Za-z]{2,}\b)")
 _DRIVE = re.compile(r"\b([A-Z]):(?=\\)")
 _ROOT = re.compile(r"(?<![\w/.:<)])/(?=[a-z][\w.-]*/[\w.-])")
+
+_SCHEME = re.compile(r"^(?:(?:https?|ftp)://)?")
+_WWW = re.compile(r"^www\.")
+_VOWEL = re.compile("[aeiouy]")
+_MARK = re.compile(r"[^\w\s]|_")
+_FIGURES = re.compile(r"\d+")
 
 
 def say_addresses(text: str) -> str:
@@ -58,8 +65,7 @@ def _url(match: re.Match[str]) -> str:
     found = match.group()
     bare = found.rstrip(".,;:!?)\"'")
     tail = found[len(bare) :]
-    bare = re.sub(r"^(?:https?|ftp)://", "", bare).rstrip("/")
-    bare = re.sub(r"^www\.", "", bare)
+    bare = _WWW.sub("", _SCHEME.sub("", bare).rstrip("/"))
     host, slash, path = bare.partition("/")
     host, _, port = host.partition(":")
     words = _host(host) + (f" colon {in_pairs(port)}" if port.isdecimal() else "")
@@ -79,20 +85,20 @@ def _label(label: str) -> str:
     """A part of a host name; one that nobody could say as a word is spelled: `bbc` as B B C."""
     known = lookup(label.lower())
     rare = label != "co" and label.isalpha() and (known is None or not known.curated)
-    if is_spelled(label.upper()) or (rare and (len(label) <= 3 or not re.search(r"[aeiouy]", label.lower()))):
+    if is_spelled(label.upper()) or (rare and (len(label) <= 3 or not _VOWEL.search(label.lower()))):
         return " ".join(label.upper())
     return label
 
 
 def _spell_marks(text: str) -> str:
-    words = re.sub(r"[^\w\s]|_", lambda m: f" {_MARKS.get(m[0], '')} ", text)
-    words = re.sub(r"\d+", lambda m: f" {number(m[0])} ", words)
+    words = _MARK.sub(lambda m: f" {_MARKS.get(m[0], '')} ", text)
+    words = _FIGURES.sub(lambda m: f" {number(m[0])} ", words)
     return " ".join(words.split())
 
 
 def _file(match: re.Match[str]) -> str:
     name, inner, extension = match.groups()
-    if not (extension.islower() or extension.isupper()):
+    if not extension.isascii() or not (extension.islower() or extension.isupper()):
         return match.group()
     middle = [_SPOKEN_EXTENSIONS.get(part.lower(), part) for part in inner.split(".") if part]
     return " dot ".join([name, *middle, _SPOKEN_EXTENSIONS[extension.lower()]])

@@ -64,8 +64,13 @@ _EARLY_YEAR = re.compile(
 _SEASON = re.compile(r"(?<![\w.,$€£#/-])((?:19|20)\d{2})/(\d{2})(?![\w/-]|[.,]\d)")
 _LAST_CENTURY = 50  # 12/31/50 is of the last century, 12/31/49 of this one
 _ERA = re.compile(r"(?<![\w.,])(\d{1,4})\s?(BCE|BC|AD|CE)\b")
-_COUNTED = re.compile(r"\s+(?:people|men|women|children|feet|[a-z]{3,}s)\b")
-_NOT_COUNTED = re.compile(r"\s+(?:was|has|this|his|its|does|as|is|us|yes|versus|plus|towards|across|always|perhaps)\b")
+_COUNTED = re.compile(r"\s{1,20}(?:people|men|women|children|feet|[a-z]{3,}s)\b")
+_NOT_COUNTED = re.compile(
+    r"\s{1,20}(?:was|has|this|his|its|does|as|is|us|yes|versus|plus|towards|across|always|perhaps)\b"
+)
+
+_NEW_SENTENCE = re.compile(r"[\"')]{0,9}(?:$|\s{1,20}[A-Z])")
+_DATE_FOLLOWS = re.compile(rf"\s{{1,20}}(?:{_MONTH}\b|[A-Z][a-z]+day\b)")
 
 
 def say_dates(text: str) -> str:
@@ -174,21 +179,25 @@ def _month_first(match: re.Match[str]) -> str:
 
 def _name_range(match: re.Match[str]) -> str:
     first, last = match[1] or match[3], match[2] or match[4]
-    stop = "." if match[0].endswith(".") and re.match(r"$|\s+[A-Z]", match.string[match.end() :]) else ""
+    stop = "." if match[0].endswith(".") and _NEW_SENTENCE.match(match.string, match.end()) else ""
     return f"{_name(_DAYS.get(first, first))} to {_name(_DAYS.get(last, last))}{stop}"
 
 
 def _counts(match: re.Match[str]) -> bool:
     """Whether the number after a month counts what follows, as in `In May 20 people came`."""
-    rest, before = match.string[match.end() :], match.string[max(match.start() - 3, 0) : match.start()]
-    plain = match[0][-1].isdigit() and not match[5] and before.lower() != "on "
-    return plain and _COUNTED.match(rest) is not None and _NOT_COUNTED.match(rest) is None
+    before = match.string[max(match.start() - 3, 0) : match.start()]
+    return match[0][-1].isdigit() and not match[5] and before.lower() != "on " and _counted(match)
+
+
+def _counted(match: re.Match[str]) -> bool:
+    """Whether what stands after the number is what it counts."""
+    text, end = match.string, match.end()
+    return _COUNTED.match(text, end) is not None and _NOT_COUNTED.match(text, end) is None
 
 
 def _weekday(match: re.Match[str]) -> str:
-    rest = match.string[match.end() :]
-    stop = "." if match.group().endswith(".") and re.match(r"[\"')]*(?:$|\s+[A-Z])", rest) else ""
-    following = re.match(rf"\s+{_MONTH}\b|\s+[A-Z][a-z]+day\b", rest)
+    stop = "." if match.group().endswith(".") and _NEW_SENTENCE.match(match.string, match.end()) else ""
+    following = _DATE_FOLLOWS.match(match.string, match.end())
     return _DAYS[match[1] or match[2] or match[3]] + ("" if following else stop)
 
 
@@ -209,7 +218,4 @@ def _year_range(match: re.Match[str]) -> str:
 
 
 def _plain_year(match: re.Match[str]) -> str:
-    rest = match.string[match.end() :]
-    if _COUNTED.match(rest) and not _NOT_COUNTED.match(rest):
-        return match.group()
-    return year(int(match[1]))
+    return match.group() if _counted(match) else year(int(match[1]))

@@ -19,6 +19,8 @@ _MINUTES_SECONDS = re.compile(r"(?<![\w.,:])(\d{1,3})\s?m(?:ins?)?\s?(\d{1,2})\s
 _MILITARY = re.compile(r"(?<![\w.,:])([01]\d|2[0-3])([0-5]\d)\s?(?=(?:hours|hrs)\b)")
 _RATIO = re.compile(r"(?<![\w:.,])(\d{1,3}):(\d{1,3})(?![\d:])")
 
+_NEW_SENTENCE = re.compile(r"[\"')]{0,9}(?:$|\s{1,20}[A-Z\"'(\d])")
+
 
 def say_times(text: str) -> str:
     """Returns the text with clock times, hours with minutes, and ratios in words."""
@@ -37,8 +39,7 @@ def say_times(text: str) -> str:
 
 def _kept_stop(match: re.Match[str]) -> str:
     """A full stop if the abbreviation's own stop also ends the sentence."""
-    rest = match.string[match.end() :]
-    return "." if match.group().endswith(".") and re.match(r"[\"')]*(?:$|\s+[A-Z\"'(\d])", rest) else ""
+    return "." if match.group().endswith(".") and _NEW_SENTENCE.match(match.string, match.end()) else ""
 
 
 def _half(letter: str | None, match: re.Match[str]) -> str:

@@ -32,6 +32,8 @@ _ROUTE = re.compile(
 )
 _MODEL = re.compile(r"\b([A-Z]{2,4}\s)((?:[3-9]\d|2[1-9])[1-9]\d)(?![\w/%°-]|[.,:]\d|\s[a-z]+s\b)")
 
+_GROUP = re.compile(r"\+?\d+")
+
 
 def say_telephone_numbers(text: str) -> str:
     """Returns the text with telephone numbers digit by digit, a comma between groups; versions with points."""
@@ -59,7 +61,7 @@ def _phone(match: re.Match[str]) -> str:
     groups = []
     for group in match.groups():
         if group:
-            groups += re.findall(r"\+?\d+", group)
+            groups += _GROUP.findall(group)
     words = [("plus " if group.startswith("+") else "") + digits(group) for group in groups]
     return ", ".join(words)
 

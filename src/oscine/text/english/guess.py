@@ -60,7 +60,9 @@ def settle_stress(phonemes: str) -> str:
         return phonemes[: first + 1] + phonemes[first + 1 :].replace("ˈ", "ˌ")
     if "ˌ" in phonemes:
         return phonemes.replace("ˌ", "ˈ", 1)
+    full = VOWELS.replace("ə", "")
+    wanted = full if any(char in full for char in phonemes) else VOWELS
     for place, char in enumerate(phonemes):
-        if char in VOWELS and (char != "ə" or not any(other in VOWELS.replace("ə", "") for other in phonemes)):
+        if char in wanted:
             return phonemes[:place] + "ˈ" + phonemes[place:]
     return phonemes

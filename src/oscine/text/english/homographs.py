@@ -30,6 +30,7 @@ _BEFORE_PARTICIPLE = word_set(
 _DETERMINERS = word_set("the a an my your his her its our their this that these those it them him me us all up down")
 _ADJECTIVE_ENDINGS = ("al", "ic", "ive", "ous", "ful", "ary", "less")
 _PAST_WORDS = word_set("yesterday ago last once had was were did")
+_NEAR = 100  # words on each side that may decide
 _BE = word_set(
     "is was are were be been being am isn't wasn't aren't weren't it's that's he's she's they're often commonly"
 )
@@ -40,7 +41,8 @@ def choose(word: str, entry: Entry, words: Sequence[str], place: int) -> str:
     before = words[place - 1] if place else ""
     after = words[place + 1] if place + 1 < len(words) else ""
     special = _SPECIAL.get(word)
-    if special is not None and (phonemes := special(before, after, words)) is not None:
+    near = words[max(place - _NEAR, 0) : place + _NEAR] if special is not None else ()
+    if special is not None and (phonemes := special(before, after, near)) is not None:
         return phonemes
     variants = entry.variants
     if "p" in variants and before in _BEFORE_PARTICIPLE:

@@ -24,16 +24,18 @@ from oscine.text.english.scripts import to_plain_latin
 from oscine.text.english.spelling import say_capitals, say_consonants, say_mixed_words, say_symbols
 
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-", "…": "..."})
-_RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first, so that no rule takes quadratic time on it
-_GIANT = re.compile(r"\S{200}")  # no word; broken up for the same reason
+_RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first: more of it says no more
+_GIANT = re.compile(r"\S{200}")  # no word; broken up, so that it is not looked up as one
+_BLANKS = re.compile(r"\s+")
 _VULGAR = re.compile(r"(\d)?([¼-¾⅐-⅞])")
 _ABOUT = re.compile(r"(?<!\w)~\s?(?=[\d$€£])")
 _IDIOMS = {"24/7": "twenty four seven", "9/11": "nine eleven", "50/50": "fifty fifty", "20/20": "twenty twenty"}
 _IDIOM = re.compile(r"(?<![\w/.])(24/7|9/11|50/50|20/20)(?![\w/])")
 _MIXED_FRACTION = re.compile(r"(?<![\w.,/])(\d{1,3})(?:\s|-)(\d{1,2})/(\d{1,3})(?![\w/])")
 _FRACTION = re.compile(r"(?<![\w.,/])(\d{1,3})/(\d{1,4})(?![\w/])")
-_ORDINAL = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{1,9})(?:st|nd|rd|th)\b", re.IGNORECASE)
+_ORDINAL = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3}){1,20}|\d{1,9})(?:st|nd|rd|th)\b", re.IGNORECASE)
 _RANGE = re.compile(rf"(?<![\w.,$€£-])({NUMBER})(\s?)[-–—]\s?({NUMBER})(?![\w-]|[.,]\d)")
+_SUM_FOLLOWS = re.compile(r"\s?=")
 _SPREAD = re.compile(rf"(?<![\w.,])({NUMBER})\s?\+(?!\s?[\d\w])")
 _NEGATIVE = re.compile(rf"(?<![\w.)\]-])-(?={NUMBER})")
 _NUMBER = re.compile(NUMBER)
@@ -42,21 +44,21 @@ _INNER_QUOTE = re.compile(r"(?<![A-Za-z])'|'(?![A-Za-z])")
 _TAKEN_OUT = re.compile(r"[^A-Za-z',.?!;:—\s-]")
 _SHORTENED = re.compile(r"(?<![A-Za-z])'(?=(?:em|til|cause|tis|twas|bout|n)\b)", re.IGNORECASE)
 _SPACING = (
-    (re.compile(r"\s*[()\[\]{}]+\s*(?=[,.?!;:])"), ""),
-    (re.compile(r"(?<=[,.?!;:])\s*[(\[{]+\s*|\s*[)\]}]+\s*$|^\s*[(\[{]+\s*"), " "),
-    (re.compile(r"\s*[()\[\]{}]+\s*"), ", "),
+    (re.compile(r"\s{0,2}(?<![()\[\]{}])[()\[\]{}]++\s{0,2}(?=[,.?!;:])"), ""),
+    (re.compile(r"(?<=[,.?!;:])\s*[(\[{]+\s*|\s{0,2}(?<![)\]}])[)\]}]++\s{0,2}$|^\s*[(\[{]+\s*"), " "),
+    (re.compile(r"\s{0,2}[()\[\]{}]+\s{0,2}"), ", "),
     (re.compile(r"(?:^|(?<=\s))[-–]+(?=\s|$)|[–—]+|(?<=\w)-{2,}(?=\w)"), " — "),
     (re.compile(r"(?<![A-Za-z])-|-(?![A-Za-z])"), " "),
     (re.compile(r"(?<!\.)\.{2,}+(?=\s*[A-Z\"']|\s*$)"), "."),
     (re.compile(r"\.{2,}"), ","),
-    (re.compile(r"\s+([,.?!;:])"), r"\1"),
+    (re.compile(r"(?<!\s)\s++([,.?!;:])"), r"\1"),
     (re.compile(r"(?<![,;:])[,;:]++(?=[.?!])|(?<=[,;:.?!])[,;:]+"), ""),
     (re.compile(r"(?<![.?!])[.?!]*\?[.?!]*"), "?"),
     (re.compile(r"(?<![.!])[.!]*![.!]*"), "!"),
     (re.compile(r"\.+"), "."),
     (re.compile(r"^[\s,.;:!?—]+(?=[A-Za-z'])"), ""),
     (re.compile(r"([,;:.?!])(?=[A-Za-z])"), r"\1 "),
-    (re.compile(r"(?:\s*—)+\s*(?=[,.?!;:]|$)|(?<=[,.?!;:])\s*—"), ""),
+    (re.compile(r"(?<![\s—])\s*+—[\s—]*+(?=[,.?!;:]|$)|(?<=[,.?!;:])\s*+—"), ""),
     (re.compile(r"\s+"), " "),
 )
 
@@ -68,7 +70,7 @@ def normalize(text: str) -> str:
     plain ones; `oscine.text.english.scripts.check_script` refuses a text that is not in Latin script at all.
     """
     text = unicodedata.normalize("NFC", text).translate(_QUOTES)
-    text = _GIANT.sub(r"\g<0> ", re.sub(r"\s+", " ", _RUN.sub(r"\1\1\1", text)))
+    text = _GIANT.sub(r"\g<0> ", _BLANKS.sub(" ", _RUN.sub(r"\1\1\1", text)))
     text = say_superscripts(_VULGAR.sub(_vulgar, text))
     text = _GLUED_STOP.sub(" ", text) if "://" not in text else text
     text = say_addresses(text)
@@ -111,7 +113,7 @@ def _say_numbers(text: str) -> str:
 def _range(match: re.Match[str]) -> str:
     """`5-10` is a range; `5 - 3`, spaced and falling, and `5-3=2` are subtractions."""
     first, gap, last = match.groups()
-    sum_follows = re.match(r"\s?=", match.string[match.end() :]) is not None
+    sum_follows = _SUM_FOLLOWS.match(match.string, match.end()) is not None
     falling = sum_follows or (gap and float(first.replace(",", "")) > float(last.replace(",", "")))
     return f"{number(first)} {'minus' if falling else 'to'} {number(last)}"
 
@@ -128,12 +130,11 @@ def _vulgar(match: re.Match[str]) -> str:
 
 def _tidy(text: str) -> str:
     text = _SHORTENED.sub("", text.replace('"', " "))
-    text = re.sub(r"\s+", " ", text)
+    text = _BLANKS.sub(" ", text)
     for pattern, replacement in _SPACING[:3]:
         text = pattern.sub(replacement, text)
-    text = re.sub(r"[–]", "—", text)
-    text = _TAKEN_OUT.sub(" ", text)
-    text = re.sub(r"\s+", " ", _INNER_QUOTE.sub(" ", text))
+    text = _TAKEN_OUT.sub(" ", text.replace("–", "—"))
+    text = _BLANKS.sub(" ", _INNER_QUOTE.sub(" ", text))
     for pattern, replacement in _SPACING[3:]:
         text = pattern.sub(replacement, text)
     return text.strip()

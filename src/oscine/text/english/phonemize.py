@@ -33,7 +33,10 @@ _REDUCED = {
 _FULL = {"a": "ˈA", "the": "ðə", "to": "tu", "of": "ʌv"}
 _LONGEST_WORD = 40
 _TOKEN = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*'?|\d+|[,.?!;:—]")
-_HYPHENATED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
+_HYPHENATED = re.compile(r"(?<![A-Za-z])[A-Za-z]++(?:-[A-Za-z]++)+")
+_GIANT = re.compile(r"[A-Za-z'-]{200}")  # no word; broken up, so that no part of it is looked up as one
+_FIGURES = re.compile(r"\d+")
+_VOWEL_LETTER = re.compile("[aeiouy]")
 
 
 def phonemize(text: str) -> str:
@@ -42,9 +45,9 @@ def phonemize(text: str) -> str:
     Every character is one of `ALPHABET`. The result ends with a mark; one is added if the text has none. Digits left
     in the text are read as numbers. Raises InvalidRequest if nothing in the text can be said.
     """
-    text = to_plain_latin(text.replace("’", "'"))
+    text = _GIANT.sub(r"\g<0> ", to_plain_latin(text.replace("’", "'")))
     text = _HYPHENATED.sub(lambda match: _unhyphenated(match.group()), text)
-    text = re.sub(r"\d+", lambda match: f" {number(match.group())} ", text)
+    text = _FIGURES.sub(lambda match: f" {number(match.group())} ", text)
     tokens: list[str] = _TOKEN.findall(text)
     words = [token for token in tokens if token not in PUNCTUATION]
     spoken = _speak(words)
@@ -117,7 +120,7 @@ def _unknown(word: str) -> str:
     if known:
         return settle_stress(known)
     guessed = guess(word.replace("'", ""))
-    mute = re.search("[aeiouy]", word) is not None and not any(char in VOWELS for char in guessed)
+    mute = _VOWEL_LETTER.search(word) is not None and not any(char in VOWELS for char in guessed)
     return "".join(_LETTER_NAMES.get(char, "") for char in word) if mute else guessed
 
 

@@ -40,6 +40,9 @@ _PLACE = re.compile(
 )
 _TRAILING = re.compile(rf"\b({'|'.join(sorted(set(_PLACES.values())))})(,?)\s([NS][EW]|[NSEW])\b(?!'|\.[A-Z])(\.?)")
 
+_NEW_SENTENCE = re.compile(r"[\"')\]]{0,9}(?:$|\s{1,20}(?![NS]?[NSEW]\b)[A-Z\"'(]|\n)")
+_COMPASS_NEXT = re.compile(r"\s{1,20}(?:[NSEW]|NE|NW|SE|SW)\b")
+
 
 def say_places(text: str) -> str:
     """Returns the text with streets, saints, compass points of addresses and states in words."""
@@ -52,9 +55,8 @@ def say_places(text: str) -> str:
 
 def kept_stop(match: re.Match[str]) -> str:
     """A full stop if the one that `match` ends with, an abbreviation's, also ends the sentence."""
-    rest = match.string[match.end() :]
-    ends = re.match(r"[\"')\]]*(?:$|\s+(?![NS]?[NSEW]\b)[A-Z\"'(]|\n)", rest) is not None
-    ends = ends or begins_a_count(rest)
+    text, end = match.string, match.end()
+    ends = _NEW_SENTENCE.match(text, end) is not None or begins_a_count(text, end)
     return "." if match.group().endswith(".") and ends else ""
 
 
@@ -70,5 +72,4 @@ def _saint(match: re.Match[str]) -> str:
     name = match[1]
     if name is None or name in ("Mount", "Fort", "Port", "The", "In", "At", "From", "Lake", "Of", "To"):
         return f"{name} Saint" if name else "Saint"
-    rest = match.string[match.end() :]
-    return f"{name} Street" + ("" if re.match(r"\s+(?:[NSEW]|NE|NW|SE|SW)\b", rest) else kept_stop(match))
+    return f"{name} Street" + ("" if _COMPASS_NEXT.match(match.string, match.end()) else kept_stop(match))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
 
 from oscine.text.english.grammar import is_attributive
 from oscine.text.english.money import SCALES
@@ -95,6 +98,7 @@ _HEIGHT = re.compile(r"(?<![\w.,])(\d{1,2})'\s?(\d{1,2})(?:\"|'')")
 _INCHES = re.compile(rf"(?<![\w.,])({NUMBER})\"(?=$|[\s.,;)x-])")
 _INCHES_BY_INCHES = re.compile(rf"(?<![\w.,])({NUMBER})\"\s?[x×]\s?(?=\d)")
 _OPENING = re.compile(r"(?<!\d)\"")
+_QUOTATION = 300  # characters before inches in which a quotation may have been opened
 _AFTER_INCHES = "of|in|wide|long|tall|thick|deep|high|by|across|and|or|to|at|on|is|was|from|for|with|than|below|above"
 _FEET = re.compile(r"(?<![\w.,'])(\d{1,3}(?:,\d{3})+|\d{1,5})'(?=$|[\s.,;)x-])")
 _COUNT_SCALE = re.compile(
@@ -107,6 +111,9 @@ _FRACTION_UNIT = re.compile(
 _DOZENS = re.compile(r"(?<![\w.,])(10|100|1,?000)s(?=\s+(?:of|more)\b)")
 _RUN = re.compile(r"(?<![\w.,])(\d{1,3})[kK](?=\s(?:run|race|walk|runs|races|jog)\b)")
 
+_NEW_SENTENCE = re.compile(r"[\"')\]]{0,9}(?:$|\s{1,20}[A-Z\"'(])")
+_NOUN_AFTER_INCHES = re.compile(rf"\s(?!(?:{_AFTER_INCHES})\b)[a-z]{{3}}")
+
 
 def say_measures(text: str) -> str:
     """Returns the text with measures, percentages and factors in words."""
@@ -118,7 +125,7 @@ def say_measures(text: str) -> str:
     text = _DOTS.sub(_without_dot, _SQUARE.sub(r" \1 ", text))
     text = _HEIGHT.sub(lambda m: f"{number(m[1])} foot {number(m[2])}", text)
     text = _INCHES_BY_INCHES.sub(r"\1 by ", text)
-    text = _INCHES.sub(_inches, text)
+    text = _INCHES.sub(partial(_inches, [mark.start() for mark in _OPENING.finditer(text)]), text)
     text = _FEET.sub(lambda m: _measure(m[1], ("foot", "feet")), text)
     text = _INCHES_SPACED.sub(lambda m: _measure(m[1], ("inch", "inches")) if m[1] else " inches", text)
     text = _RUN.sub(lambda m: f"{number(m[1])} K", text)
@@ -137,8 +144,7 @@ def say_bare_units(text: str) -> str:
 
 def _without_dot(match: re.Match[str]) -> str:
     """`8 oz.` without its dot, unless that also ends the sentence."""
-    rest = match.string[match.end() :]
-    ends = re.match(r"[\"')\]]*(?:$|\s+[A-Z\"'(])", rest) is not None
+    ends = _NEW_SENTENCE.match(match.string, match.end()) is not None
     words = _measure(match[1].strip(" -"), ("inch", "inches")) if match[2] == "in" else match[1] + match[2]
     return words + ("." if ends else "")
 
@@ -159,12 +165,12 @@ def _measure(value: str, names: tuple[str, str]) -> str:
     return f"{number(value)} {names[0] if value.lstrip('-') in ('1', '1.0') else names[1]}"
 
 
-def _inches(match: re.Match[str]) -> str:
-    """Inches, unless the mark closes a quotation that was opened before."""
-    before, rest = match.string[max(match.start() - 300, 0) : match.start()], match.string[match.end() :]
-    if len(_OPENING.findall(before)) % 2:
+def _inches(openings: Sequence[int], match: re.Match[str]) -> str:
+    """Inches, unless the mark closes a quotation that was opened before; `openings` are where that may be."""
+    start = match.start()
+    if (bisect_left(openings, start) - bisect_left(openings, start - _QUOTATION)) % 2:
         return match.group()
-    noun = re.match(rf"\s(?!(?:{_AFTER_INCHES})\b)[a-z]{{3,}}", rest)
+    noun = _NOUN_AFTER_INCHES.match(match.string, match.end())
     return f"{number(match[1])} inch" if noun or is_attributive(match) else _measure(match[1], ("inch", "inches"))
 
 

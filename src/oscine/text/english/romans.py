@@ -25,7 +25,7 @@ _PARTS = word_set(
 _NOT_ROMAN = frozenset(
     {"MD", "CD", "DC", "MC", "CV", "DI", "DM", "CC", "MI", "LCD", "MM", "CM", "ID", "CI", "MV", "DIM", "MIX"}
 )
-_ROMAN_WORD = re.compile(r"\b([A-Za-z][A-Za-z'-]+)(\s+)([IVXLCDM]+)\b(?!'(?!s\b)|\.\w|-\w)")
+_ROMAN_WORD = re.compile(r"\b([A-Za-z][A-Za-z'-]{1,60})(\s+)([IVXLCDM]+)\b(?!'(?!s\b)|\.\w|-\w)")
 _SMALL = re.compile(
     r"\b([Cc]hapter|[Pp]art|[Vv]olume|[Ss]ection|[Aa]ct|[Ss]cene|[Pp]hase|[Ss]tage|[Aa]ppendix|[Pp]age)\s+"
     r"(ii|iii|iv|vi|vii|viii|ix|xi|xii|xiii|xiv|xv)\b(?!['.]\w|-\w)"
@@ -36,6 +36,9 @@ _SURE = r"II|III|VII|VIII|XII|XIII|XIV|XVI|XVII|XVIII|XIX|XXI|XXII|XXIII"
 _LONE = re.compile(rf"(?<![\w.&'/-])({_SURE})\b(?!['.&/]\w|-\w)")
 _LONE_UNSURE = re.compile(r"(?<![\w.&'/-])(IV|VI|IX|XI|XV|XX)\b(?!['.&/]\w|-\w)")
 _ONE = re.compile(rf"(?<![\w.&'/-])I(?=(?:,|\s(?:and|or|to|through))\s(?:{_SURE})\b|[-–](?:{_SURE})\b)")
+
+_SMALL_NEXT = re.compile(r"\s{1,20}[a-z']")
+_NO_NOUN_NEXT = re.compile(r"\s{1,20}(?:of|was|and|in|had|died)\b")
 
 
 def say_roman_numerals(text: str) -> str:
@@ -59,13 +62,9 @@ def _roman(match: re.Match[str]) -> str:
     value = roman(numeral)
     if value is None or numeral in _NOT_ROMAN or value > 120:
         return match.group()
-    rest = match.string[match.end() :]
     if word in _ROYAL:
-        if (
-            numeral == "I"
-            and re.match(r"\s+(?:[a-z]+|')", rest)
-            and not re.match(r"\s+(?:of|was|and|in|had|died)\b", rest)
-        ):
+        text, end = match.string, match.end()
+        if numeral == "I" and _SMALL_NEXT.match(text, end) and not _NO_NOUN_NEXT.match(text, end):
             return match.group()
         return f"{word}{gap}the {ordinal(value)}"
     if word in _PARTS or (len(numeral) > 1 and word[0].isupper() and not word.isupper()):

@@ -34,7 +34,7 @@ _SHOUTED_ARTICLE = re.compile(
     r"(?<!\bPLAN )(?<!\bVITAMIN )(?<!\bGRADE )(?<!\bTYPE )(?<!\bCLASS )(?<!\bGROUP )(?<!\bTEAM )(?<!\bOPTION )"
     r"(?<!\bSECTION )(?<!\bEXHIBIT )(?<!\bHEPATITIS )(?<!\bAN )(?<![A-Z]-)(?<![&.])\bA\b(?= [A-Za-z]{2})"
 )
-_RUN_IN_CAPITALS = re.compile(r"\b[A-Z][A-Z']*(?:[\s,;:!?.—-]+[A-Z][A-Z']*\b)+(?!['\w])")
+_RUN_IN_CAPITALS = re.compile(r"\b[A-Z][A-Z']{0,60}(?:[\s,;:!?.—-]+[A-Z][A-Z']{0,60}\b)+(?!['\w])")
 _ORDINARY_IN_RUN = 2
 _SHORT_WORDS = word_set(
     """
@@ -84,14 +84,23 @@ _VOWELLESS = re.compile(
 _MINUS = re.compile(r"(?<=\d)\s+[-−]\s+(?=\d)")
 _TIMES = re.compile(r"(?<=\d)\s?[*×]\s?(?=\d)")
 _PROGRAMMING = re.compile(r"\b(C|F|J)#|\bC\+\+")
-_MIXED = re.compile(r"(?<![\w'])(?=[A-Za-z-]*\d)(?=\d*-?[A-Za-z])[A-Za-z\d]+(?:-[A-Za-z\d]+)*(?![\w])")
+_MIXED = re.compile(r"(?<![\w'])(?=[A-Za-z-]{0,60}\d)(?=\d*-?[A-Za-z])[A-Za-z\d]+(?:-[A-Za-z\d]+)*(?![\w])")
 _POINT_LETTERS = re.compile(r"(?<![\w.,])(\d+\.\d+)([a-z]{1,3}|[A-Z]{1,3})(?![\w'])")
-_CAMEL = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
+_CAMEL = re.compile(r"\b(?=[A-Za-z]*?[a-z][A-Z])[A-Za-z]++\b")
 _CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CAPITALS = re.compile(r"(?<![A-Za-z'])(?:[A-Z]+(?:'[A-Z]+)+|[A-Z]{2,}(?:'?s)?)(?![A-Za-z])")
 _THE_LETTERS = re.compile(r"(?<=\b[Tt]he )(WHO|SAT|GRE)\b")
 _LETTER_PAIR = re.compile(r"\b([A-Z]{1,3})&([A-Z]{1,3})\b")
 _NAME_PREFIX = re.compile(r"^(?:Mc|Mac|De|Di|Le|La|Van|Fitz|O)[A-Z][a-z]+$")
+
+_LATIN_WORD = re.compile("[A-Za-z]{2,}")
+_CAPITAL_WORD = re.compile("[A-Z]{2,}")
+_DOUBLED = re.compile(r"(.)\1")
+_VOWEL = re.compile("[AEIOUY]")
+_FIGURES_FIRST = re.compile(r"(?<!\d)(\d++)-([A-Za-z][A-Za-z-]*)")
+_FIGURES_LAST = re.compile(r"(?<![A-Za-z-])([A-Za-z][A-Za-z-]*)-(\d+)")
+_FIGURES_OR_LETTERS = re.compile(r"\d+|[A-Za-z]+")
+_CAPITALS_PLURAL = re.compile("(?<![A-Z])[A-Z]{2,}s")
 
 
 def say_symbols(text: str) -> str:
@@ -134,7 +143,7 @@ def say_capitals(text: str) -> str:
 
 
 def _is_shouted(text: str) -> bool:
-    words = re.findall(r"[A-Za-z]{2,}", text)
+    words = _LATIN_WORD.findall(text)
     found = [word for word in words if not _is_acronym(word)]
     if len(found) == 1 < len(words):
         return text.isupper()
@@ -143,7 +152,7 @@ def _is_shouted(text: str) -> bool:
 
 def _holds_words(run: str) -> bool:
     """Whether some words of a run in capitals are ordinary ones, so that it is no list of acronyms."""
-    words = [word for word in re.findall(r"[A-Z]{2,}", run) if word not in _SPELLED or word == "AM"]
+    words = [word for word in _CAPITAL_WORD.findall(run) if word not in _SPELLED or word == "AM"]
     ordinary = [word for word in words if word in _SHORT_WORDS or _is_ordinary(word.lower())]
     return len(ordinary) >= _ORDINARY_IN_RUN
 
@@ -167,7 +176,7 @@ def say_consonants(text: str) -> str:
 
 def _consonants(word: str) -> str:
     known = lookup(word) or lookup(word.lower())
-    return word if known is not None or re.search(r"(.)\1", word) else spelled(word)
+    return word if known is not None or _DOUBLED.search(word) else spelled(word)
 
 
 def is_spelled(word: str) -> bool:
@@ -205,7 +214,7 @@ def _capitals(word: str, shouting: bool) -> str:
         return stem + ending
     if lower is not None and (lower.curated or len(stem) > 5):
         return stem.lower() + ending
-    if len(stem) <= 4 or not re.search("[AEIOUY]", stem):
+    if len(stem) <= 4 or not _VOWEL.search(stem):
         return spelled(stem) + ending
     return stem.lower() + ending
 
@@ -217,11 +226,11 @@ def _pronoun(word: str) -> str:
 
 def _mixed(match: re.Match[str]) -> str:
     word = match.group()
-    if plain := re.fullmatch(r"(\d+)-([A-Za-z][A-Za-z-]*)", word):
+    if plain := _FIGURES_FIRST.fullmatch(word):
         return f"{_figures(plain[1])} {plain[2]}"
-    if plain := re.fullmatch(r"([A-Za-z][A-Za-z-]*)-(\d+)", word):
+    if plain := _FIGURES_LAST.fullmatch(word):
         return f"{_letters(plain[1])} {_figures(plain[2])}"
-    return " ".join(_figures(part) if part.isdigit() else _letters(part) for part in re.findall(r"\d+|[A-Za-z]+", word))
+    return " ".join(_figures(part) if part.isdigit() else _letters(part) for part in _FIGURES_OR_LETTERS.findall(word))
 
 
 def _figures(text: str) -> str:
@@ -243,7 +252,7 @@ def _camel(match: re.Match[str]) -> str:
     word = match.group()
     if lookup(word.lower()) is not None or _NAME_PREFIX.match(word):
         return word
-    if re.fullmatch(r"[A-Z]{2,}s", word):
+    if _CAPITALS_PLURAL.fullmatch(word):
         return word
     parts = _CAMEL_PART.findall(word)
     return " ".join(part.upper() if len(part) == 1 and part not in "aI" else part for part in parts)

@@ -97,7 +97,7 @@ class FamilySpec:
     """Folders of its releases that nothing reads: never fetched, never missed."""
     dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")
     backends: Callable[[], Mapping[str, bool]] = lambda: {"eager": True}
-    """What can run its weights, by name, and whether that is to be had in this installation. May load its code."""
+    """Its backends by name, and whether each is available in this installation. The call may load code."""
     threads: Callable[[Path], int | None] = lambda folder: None
     """The CPU threads a checkpoint is fastest with; None: torch's own number."""
     check_voice: Callable[[Voice], None] = lambda voice: None

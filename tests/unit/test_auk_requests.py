@@ -193,8 +193,8 @@ def test_a_short_source_keeps_its_length(family: AuKFamily) -> None:
 def test_any_rate_is_taken(family: AuKFamily) -> None:
     inputs = inputs_of(family, Request(task="edit", audio=clip(1.0, 8000), edit=Edit(name="denoise")))
     assert inputs.clip is not None
-    assert inputs.heard is not None
-    assert (len(inputs.clip), len(inputs.heard)) == (24000, 16000)
+    assert inputs.clip_16k is not None
+    assert (len(inputs.clip), len(inputs.clip_16k)) == (24000, 16000)
 
 
 def test_recipes(family: AuKFamily, flash: AuKFamily) -> None:

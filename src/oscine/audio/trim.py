@@ -1,4 +1,4 @@
-"""Leaves out the silence before and after speech, as a stream with the same samples as the whole."""
+"""Trims leading and trailing silence, as a stream with the same samples as the whole."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ class SilenceTrimmer:
 
 
 def trim_silence(samples: Samples, sample_rate: int) -> Samples:
-    """`samples` [sample] without the silence before and after what is heard, but for 50 and 150 ms of it."""
+    """`samples` [sample] without leading and trailing silence, but for 50 and 150 ms of it."""
     trimmer = SilenceTrimmer(sample_rate)
     return np.concatenate([trimmer.push(samples), trimmer.finish()])

@@ -1,4 +1,4 @@
-"""What a checkpoint folder holds, told from its configuration and file headers; no tensor is read."""
+"""What a checkpoint folder holds, read from its configuration and file headers; no tensor is read."""
 
 from __future__ import annotations
 

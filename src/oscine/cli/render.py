@@ -33,7 +33,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
         help="write OUT under its name while it is made, unless that would overwrite a file, which is replaced at the "
         "end; always so for stdout",
     )
-    parser.add_argument("--trim", action="store_true", help="leave out the silence before and after what is heard")
+    parser.add_argument("--trim", action="store_true", help="trim leading and trailing silence")
     parser.add_argument("--json", action="store_true", help="print a report as one JSON object (stderr with '-o -')")
 
 

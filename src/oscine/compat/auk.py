@@ -130,7 +130,7 @@ class AuKPipeline:
         return cls(*parts, reference_cache=reference_cache, granularity=granularity, max_graphs=max_graphs)
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> set[str]:
-        """The names of all weights, which construction has read; `weights` from elsewhere are left aside and logged."""
+        """The names of all weights, which construction has read; `weights` from elsewhere are ignored and logged."""
         stray = [name for name, _ in weights]
         if stray:
             log.warning("%d weights that did not come from the checkpoint are ignored, first %s", len(stray), stray[:3])

@@ -156,13 +156,13 @@ class AuKFamily:
         inputs = AuKInputs(
             instruction=wanted.instruction,
             clip=wanted.clip,
-            heard=wanted.heard,
+            clip_16k=wanted.clip_16k,
             frames=frames,
             grid=self._grid(request),
             guidance=0.0 if self._config.variant == "flash" else guidance,
         )
         tokens = len(
-            self._conditioner.input_ids(wanted.instruction, None if wanted.heard is None else len(wanted.heard))
+            self._conditioner.input_ids(wanted.instruction, None if wanted.clip_16k is None else len(wanted.clip_16k))
         )
         job = Job(
             id=f"{request_id}.0",
@@ -213,20 +213,20 @@ class AuKFamily:
                 "the voice is either a clip or a description: give ref_audio or instructions, not both",
                 param="instructions",
             )
-        clip, heard = self._clip(request.ref_audio, "ref_audio")
+        clip, clip_16k = self._clip(request.ref_audio, "ref_audio")
         seconds = instruct_seconds(text, request.language)
         if request.ref_text is not None:
             if not speakable(request.ref_text):
                 raise InvalidRequest("ref_text holds no words; leave it out if they are not known", param="ref_text")
             seconds = zero_shot_seconds(len(clip) / self._config.sample_rate, text, request.ref_text)
         return _Wanted(
-            instruction=same_voice_instruction(text), seconds=max(seconds, MIN_SECONDS), clip=clip, heard=heard
+            instruction=same_voice_instruction(text), seconds=max(seconds, MIN_SECONDS), clip=clip, clip_16k=clip_16k
         )
 
     def _edit(self, request: Request) -> _Wanted:
         if (request.edit is None) == (request.instructions is None):
             raise InvalidRequest("give a task to edit by, or instructions of your own, one of the two", param="task")
-        clip, heard = (None, None) if request.audio is None else self._clip(request.audio, "audio")
+        clip, clip_16k = (None, None) if request.audio is None else self._clip(request.audio, "audio")
         source = 0.0 if clip is None else len(clip) / self._config.sample_rate
         task = None if request.edit is None else task_named(request.edit.name)
         if request.ref_text is not None and not (task and task.uses_transcript):
@@ -237,13 +237,13 @@ class AuKFamily:
             instruction = (request.instructions or "").strip()
             if not instruction:
                 raise InvalidRequest("the instruction is empty", param="instructions")
-            return _Wanted(instruction=instruction, seconds=source or None, clip=clip, heard=heard)
+            return _Wanted(instruction=instruction, seconds=source or None, clip=clip, clip_16k=clip_16k)
         if clip is None:
             raise InvalidRequest(f"task {task.name!r} needs audio to edit", param="audio")
         slots = task.checked(request.edit.slots)
         instruction = task.instruction(slots, request.language or "en")
         return _Wanted(
-            instruction=instruction, seconds=task.seconds(slots, source, request.ref_text), clip=clip, heard=heard
+            instruction=instruction, seconds=task.seconds(slots, source, request.ref_text), clip=clip, clip_16k=clip_16k
         )
 
     def _clip(self, audio: AudioInput, param: str) -> tuple[Samples, Samples]:
@@ -256,13 +256,13 @@ class AuKFamily:
         try:
             samples = prepare_audio(audio.samples, audio.sample_rate, self._config.sample_rate)
             clip = whole_frames(samples, self._config.vae.hop_length)[0].numpy()
-            heard = to_mel_rate(audio.samples, audio.sample_rate)
+            clip_16k = to_mel_rate(audio.samples, audio.sample_rate)
         except InvalidRequest as error:
             error.param = param
             raise
-        if len(heard) < MIN_CLIP_SAMPLES:
-            heard = np.pad(heard, (0, MIN_CLIP_SAMPLES - len(heard)))
-        return clip, heard
+        if len(clip_16k) < MIN_CLIP_SAMPLES:
+            clip_16k = np.pad(clip_16k, (0, MIN_CLIP_SAMPLES - len(clip_16k)))
+        return clip, clip_16k
 
     def _frames(self, request: Request, wanted: _Wanted) -> int:
         """Latent frames of the result: the caller's duration, else the task's estimate."""
@@ -293,7 +293,7 @@ class _Wanted:
     instruction: str
     seconds: float | None
     clip: Samples | None = None
-    heard: Samples | None = None
+    clip_16k: Samples | None = None
 
 
 def _capabilities(config: AuKConfig, name: str) -> Capabilities:

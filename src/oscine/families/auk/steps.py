@@ -31,14 +31,14 @@ REFERENCE_CACHE, TABLE_CACHE = 16, 2
 
 @dataclass(frozen=True, kw_only=True)
 class AuKInputs:
-    """What one generation needs. `clip` is mono at the VAE's rate, whole frames; `heard` the same at 16 kHz.
+    """What one generation needs. `clip` is mono at the VAE's rate, whole frames; `clip_16k` the same at 16 kHz.
 
     `grid` holds the times from 0 to 1; `guidance` 0 evaluates the conditioned branch alone.
     """
 
     instruction: str
     clip: Samples | None
-    heard: Samples | None
+    clip_16k: Samples | None
     frames: int
     grid: tuple[float, ...]
     guidance: float
@@ -121,7 +121,7 @@ class AuKStepModel:
 
     def _begin(self, job: Job) -> _Slot:
         inputs: AuKInputs = job.inputs
-        condition = self._conditioner.condition(inputs.instruction, inputs.heard)
+        condition = self._conditioner.condition(inputs.instruction, inputs.clip_16k)
         reference = self._reference(inputs.clip)
         check_finite(condition, "conditions")  # here, where it fails this job alone
         if reference is not None:

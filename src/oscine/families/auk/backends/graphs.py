@@ -1,6 +1,6 @@
 """CUDA graphs: work recorded once for fixed shapes and replayed, so that a step is one launch instead of thousands.
 
-What is captured is told by a `Capture`, so that everything around it runs, and is tested, without CUDA.
+A `Capture` does the recording, so that everything around it runs, and is tested, without CUDA.
 """
 
 from __future__ import annotations

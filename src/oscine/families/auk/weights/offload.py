@@ -56,5 +56,5 @@ def fits(wanted: int, free: int | None) -> bool:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory free for new allocations where the model runs; None where it cannot be told."""
+    """Memory free for new allocations where the model runs; None where it is unknown."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()

@@ -11,7 +11,7 @@ import torch
 
 from oscine.errors import OscineError
 from oscine.seeds import derive_seed
-from oscine.types import AudioInput, Capabilities, Decoder, Guard, Job, Plan, Request, Samples, StepOut, Voice
+from oscine.types import AudioInput, Capabilities, Decoder, Job, Plan, Request, Samples, StepOut, Voice
 
 HOP = 4
 
@@ -36,8 +36,6 @@ class HoldDecoder(Decoder):
 
 class ToyFamily:
     """What the engine needs of a family; subclasses bring the step model."""
-
-    default_guard: Guard | None = None
 
     def __init__(self, model: Any) -> None:
         self._model = model

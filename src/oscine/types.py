@@ -354,7 +354,6 @@ class Family(Protocol):
     """One loaded model family: text and audio in, jobs and decoders out. Knows nothing of the engine."""
 
     capabilities: Capabilities
-    default_guard: Guard | None
 
     def prepare(self, request: Request, request_id: str) -> Plan:
         """Validates, normalises, splits and tokenises; no device work. Raises an `InvalidRequest`."""

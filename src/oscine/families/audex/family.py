@@ -34,7 +34,7 @@ from oscine.runtime.backends import choose
 from oscine.runtime.exact import RowRule, few_rows
 from oscine.seeds import derive_seed, fresh_seed
 from oscine.text.split import plan_pieces, speech_weight
-from oscine.types import AudioInput, Capabilities, Decoder, Guard, Job, Plan, Request, Task, Voice
+from oscine.types import AudioInput, Capabilities, Decoder, Job, Plan, Request, Task, Voice
 
 NAME = "audex"
 LICENCE = "NVIDIA OneWay Noncommercial License (weights: research and development only)"
@@ -79,8 +79,6 @@ def row_rule(lm: LanguageModel, device: torch.device, dtype: torch.dtype) -> Row
 
 class AudexFamily:
     """One loaded Audex checkpoint."""
-
-    default_guard: Guard | None = None
 
     def __init__(self, model: AudexModel, rule: RowRule, *, name: str) -> None:
         self._model = model

@@ -84,7 +84,7 @@ class Audio8Family:
         self._steps = Audio8StepModel(backend_for(model, backend), encoder)
         self._job_bytes = partial(job_bytes, config.lm, model.dtype, self._steps.rule)
         rate = config.codec.frame_rate
-        self.default_guard: Guard | None = Guard(
+        self._base_guard = Guard(
             suspect_frames=round(SUSPECT_S * rate),
             fail_frames=round(FAIL_S * rate),
             max_period=round(MAX_PERIOD_S * rate),
@@ -300,11 +300,9 @@ class Audio8Family:
             wanted = round(max_seconds(piece.spoken) * self._config.codec.frame_rate)
         return min(wanted, room, limit or room)
 
-    def _guard(self, request: Request) -> Guard | None:
+    def _guard(self, request: Request) -> Guard:
         """A budget the caller set is theirs to run into; one computed from the text means a runaway."""
-        if self.default_guard is None:
-            return None
-        return replace(self.default_guard, retry_length=request.max_new_tokens is None)
+        return replace(self._base_guard, retry_length=request.max_new_tokens is None)
 
 
 @dataclass(frozen=True, kw_only=True)

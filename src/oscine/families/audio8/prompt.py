@@ -18,7 +18,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from oscine.errors import ConfigMismatch, InvalidRequest, MissingFile
+from oscine.checkpoint.tokenizer import read_tokenizer
+from oscine.errors import ConfigMismatch, InvalidRequest
 from oscine.families.audio8.config import LMConfig
 
 SPEAKER_TAG = re.compile(r"<\|speaker:\d+\|>")
@@ -115,17 +116,6 @@ def suffix_columns(prompt: PromptIds, config: LMConfig) -> Tensor:
     return text_columns(prompt.after, config.num_codebooks)
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a checkpoint folder. Raises MissingFile or ConfigMismatch."""
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise MissingFile(f"{path} is missing")
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise ConfigMismatch(f"{path} cannot be read: {error}") from error
-
-
 class PromptBuilder:
     """Token ids of prompts, with a checkpoint's tokenizer.
 
@@ -148,7 +138,7 @@ class PromptBuilder:
     @classmethod
     def from_folder(cls, folder: Path, config: LMConfig) -> PromptBuilder:
         """The builder of a checkpoint folder. Raises MissingFile or ConfigMismatch."""
-        return cls(load_tokenizer(folder), config)
+        return cls(read_tokenizer(folder / "tokenizer.json"), config)
 
     def text_only(self, text: str) -> PromptIds:
         """The prompt that speaks normalised `text` in the model's own voice."""

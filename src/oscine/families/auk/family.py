@@ -46,7 +46,7 @@ from oscine.runtime.backends import choose
 from oscine.runtime.exact import many_rows
 from oscine.seeds import fresh_seed
 from oscine.text.clean import speakable
-from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Samples, Voice
+from oscine.types import AudioInput, Capabilities, Job, Plan, Request, Samples, Voice
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +105,6 @@ def load_parts(
 
 class AuKFamily:
     """One loaded AuK checkpoint."""
-
-    default_guard: Guard | None = None
 
     def __init__(
         self, config: AuKConfig, holder: TransformerHolder, vae: AuKVAE, conditioner: Conditioner, *, name: str

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
-from oscine.errors import ConfigMismatch, MissingFile
+from oscine.checkpoint.tokenizer import read_tokenizer
+from oscine.errors import ConfigMismatch
 from oscine.families.auk.config import ThinkerConfig
 
 NO_AUDIO_MARK = "|<no_prompt_audio>|"
@@ -35,13 +34,7 @@ class PromptTokenizer:
 
     def __init__(self, folder: Path, config: ThinkerConfig) -> None:
         path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise MissingFile(f"{path} is missing")
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception
-            raise ConfigMismatch(f"{path} is no tokenizer: {error}") from error
-        self._config = config
+        self._tokenizer, self._config = read_tokenizer(path), config
         self._start, self._end = (self._id(path, token) for token in (START, END))
         specials = [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]
         # Cutting a literal after its first character keeps the tokenizer from seeing it as one token.

@@ -13,7 +13,7 @@ from oscine.errors import InvalidRequest
 from oscine.options import supported_options
 from oscine.runtime.backends import choose
 from oscine.seeds import fresh_seed
-from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Voice
+from oscine.types import AudioInput, Capabilities, Job, Plan, Request, Voice
 from oscine_tone.decoder import ToneDecoder
 from oscine_tone.model import ToneConfig, ToneModel, read_config, read_model
 from oscine_tone.steps import ToneInputs, ToneStepModel
@@ -30,8 +30,6 @@ def load(folder: Path, *, name: str, device: torch.device, dtype: torch.dtype, b
 
 class ToneFamily:
     """One loaded checkpoint."""
-
-    default_guard: Guard | None = None
 
     def __init__(self, config: ToneConfig, model: ToneModel, *, name: str, licence: str) -> None:
         self._config, self._steps = config, ToneStepModel(model)

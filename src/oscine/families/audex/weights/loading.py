@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from oscine.checkpoint.config import read_json, require
 from oscine.checkpoint.hub import cached_folder
+from oscine.checkpoint.tokenizer import read_tokenizer
 from oscine.checkpoint.weights import load_strict, read_tensors
 from oscine.errors import ConfigMismatch, MissingFile, UnsupportedFeature
 from oscine.families.audex import frontend
@@ -120,12 +121,7 @@ def load_model(root: Path, *, device: torch.device, dtype: torch.dtype) -> Audex
 
 def load_tokenizer(path: Path, *, vocab_size: int) -> tuple[Tokenizer, TokenSpace]:
     """The tokenizer and the ids read from it. Raises MissingFile, or ConfigMismatch for one that does not fit."""
-    if not path.is_file():
-        raise MissingFile(f"{path} is missing")
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing more specific
-        raise ConfigMismatch(f"{path} is not a readable tokenizer: {error}") from error
+    tokenizer = read_tokenizer(path)
     tokens = TokenSpace.of(tokenizer, source=str(path))
     if tokens.largest >= vocab_size:
         raise ConfigMismatch(f"{path}: token {tokens.largest} is beyond the model's {vocab_size} rows")

@@ -19,6 +19,7 @@ from oscine.cancellation import result_of
 from oscine.checkpoint.hub import resolve_source
 from oscine.checkpoint.voices import VoiceStore
 from oscine.engine.engine import Engine, EngineOptions
+from oscine.engine.pacing import Live
 from oscine.errors import InvalidRequest, UnknownVoice, VoiceExists
 from oscine.options import RequestOptions, check_request
 from oscine.result import Result
@@ -156,15 +157,17 @@ class Model:
         ref_audio: AudioSource | None = None,
         ref_text: str | None = None,
         description: str | None = None,
+        live: Live | None = None,
         on_progress: Callable[[float], None] | None = None,
         **options: Unpack[RequestOptions],
     ) -> SpeechStream:
         """Like `generate`, but an iterator of `AudioChunk` as they are made: the same samples, cut.
 
-        Everything that can be refused is refused by this call, before the first chunk.
+        Everything that can be refused is refused by this call, before the first chunk. `live` says that somebody
+        listens meanwhile: where several requests run, these are kept ahead of their playback, and others come after.
         """
         plan = self.plan(text, voice=voice, ref_audio=ref_audio, ref_text=ref_text, description=description, **options)
-        return SpeechStream(self._family, self._engine, plan, on_progress=on_progress)
+        return SpeechStream(self._family, self._engine, plan, live=live, on_progress=on_progress)
 
     def plan(
         self,
@@ -242,9 +245,14 @@ class Model:
         """A spoken answer to spoken words: audio, and the answer's words as `text`. Raises as `transcribe`."""
         return self.finish(self.run(Request(task="converse", audio=_heard(audio), **options)))
 
-    def run(self, request: Request, *, on_progress: Callable[[float], None] | None = None) -> SpeechStream:
-        """Starts any request; what can be refused is refused by this call. `generate` and its kin are made of this."""
-        return SpeechStream(self._family, self._engine, self._prepare(request), on_progress=on_progress)
+    def run(
+        self, request: Request, *, live: Live | None = None, on_progress: Callable[[float], None] | None = None
+    ) -> SpeechStream:
+        """Starts any request; what can be refused is refused by this call. `generate` and its kin are made of this.
+
+        `live` as for `stream`.
+        """
+        return SpeechStream(self._family, self._engine, self._prepare(request), live=live, on_progress=on_progress)
 
     def _prepare(self, request: Request) -> Plan:
         check_request(request, self.capabilities)

@@ -18,6 +18,7 @@ import numpy as np
 
 from oscine.audio.join import PieceJoiner
 from oscine.engine.engine import Engine
+from oscine.engine.pacing import Live, Pace
 from oscine.errors import Cancelled
 from oscine.result import PieceReport, Timings
 from oscine.types import (
@@ -55,9 +56,18 @@ class SpeechStream:
     """An iterator of `AudioChunk`; iterate it once. Leaving the `with` block, or losing the iterator, cancels."""
 
     def __init__(
-        self, family: Family, engine: Engine, plan: Plan, *, on_progress: Callable[[float], None] | None = None
+        self,
+        family: Family,
+        engine: Engine,
+        plan: Plan,
+        *,
+        live: Live | None = None,
+        on_progress: Callable[[float], None] | None = None,
     ) -> None:
         self.plan = plan
+        frame_rate = family.capabilities.frame_rate
+        budget_s = sum(job.max_frames for job in plan.jobs) / frame_rate if frame_rate else 0.0
+        self._pace = Pace(live=live, num_pieces=len(plan.jobs), budget_s=budget_s)
         self.seed = plan.seed
         self.sample_rate = family.capabilities.sample_rate
         self._family, self._engine = family, engine
@@ -106,6 +116,7 @@ class SpeechStream:
     def cancel(self) -> None:
         """Ends generation within a step; iteration then stops. Safe from any thread, idempotent."""
         self._cancelled.set()
+        self._pace.closed = True
         for job in self.plan.jobs:
             job.cancel()
 
@@ -135,6 +146,11 @@ class SpeechStream:
             share = (ended + min(max(job.progress, len(job.frames) / job.max_frames), 1.0)) / count
         self._furthest = max(self._furthest, share)  # a piece that is tried again goes back
         return self._furthest
+
+    @property
+    def audible_until(self) -> float:
+        """When what has been made will have been played, for a listener who goes on with another stream."""
+        return self._pace.runs_out
 
     @property
     def num_frames(self) -> int:
@@ -173,7 +189,7 @@ class SpeechStream:
         until = min(until, len(self.plan.jobs))
         if until > self._submitted:
             jobs = [(self.plan.jobs[i], self._queues[i].put) for i in range(self._submitted, until)]
-            self._engine.submit(self._family, jobs, admitted=self._submitted > 0)
+            self._engine.submit(self._family, jobs, pace=self._pace, admitted=self._submitted > 0)
             self._submitted = until
 
     def _generate(self) -> Generator[AudioChunk | TextChunk, None, None]:
@@ -185,6 +201,7 @@ class SpeechStream:
                 if self._cancelled.is_set():
                     return
         finally:
+            self._pace.closed = True
             for job in self.plan.jobs:
                 job.cancel()
             self._total_s = time.perf_counter() - self._started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import pytest
@@ -18,6 +19,10 @@ class Item:
     memory: int = 1
     served: int = 0
     waits: bool = False
+    submitted: float = 0.0
+    due: float = math.inf
+    heard: bool = False
+    steps_to_audio: int = 1
     generating: bool = True
 
     def blocked(self) -> bool:
@@ -29,12 +34,12 @@ def scheduler(memory: int = 100, running: int = 10) -> Scheduler[Item]:
 
 
 def plan(s: Scheduler[Item], limit: int = 15) -> list[str]:
-    return [item.name for item in s.plan(lambda item: item.key, lambda item: limit)]
+    return [item.name for item in s.plan(lambda item: item.key, lambda item: limit, 0.0)]
 
 
 def admit_all(s: Scheduler[Item], *items: Item) -> None:
     s.waiting += items
-    while s.admissible():
+    while s.admissible(0.0):
         pass
 
 
@@ -45,7 +50,7 @@ def test_memory_is_reserved_at_admission_and_nobody_overtakes() -> None:
     assert s.budget.reserved == 6
     s.remove(s.running[0])
     assert s.budget.reserved == 0
-    assert s.admissible().name == "big"
+    assert s.admissible(0.0).name == "big"
 
 
 def test_a_job_that_waits_for_another_does_not_block_the_queue() -> None:

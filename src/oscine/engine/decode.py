@@ -7,7 +7,7 @@ changes nothing but the time.
 
 from __future__ import annotations
 
-import time
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -24,7 +24,9 @@ PATIENCE = 5
 
 
 Worker = Callable[[Callable[[], Samples], float], "Future[Samples]"]
-"""Does a piece of work, at once or later, in the order of the times at which pieces are due (`time.perf_counter`)."""
+"""Does a piece of work, at once or later, in the order of the times at which pieces are due."""
+
+OnRun = Callable[[int], float]
 
 
 def at_once(work: Callable[[], Samples], due: float) -> Future[Samples]:
@@ -40,12 +42,12 @@ def at_once(work: Callable[[], Samples], due: float) -> Future[Samples]:
 class GridDecoder:
     """Feeds one job's accepted frames to its decoder in runs of `sizes` (the last size repeats).
 
-    `worker` is who decodes, if the decoder is one that may work beside the step model; a run is due when its audio is
-    to be heard by one who began to listen at the first run, at `frame_rate` (0: at once).
+    `worker` is who decodes, if the decoder is one that may work beside the step model. `on_run` is told the number of
+    frames of every run, and says when that run is due.
     """
 
     def __init__(
-        self, decoder: Decoder, sizes: Sequence[int], worker: Worker = at_once, frame_rate: float = 0.0
+        self, decoder: Decoder, sizes: Sequence[int], worker: Worker = at_once, on_run: OnRun = lambda num_frames: 0.0
     ) -> None:
         if not sizes or min(sizes) < 1:
             raise ValueError(f"chunk sizes must be positive, got {tuple(sizes)}")
@@ -56,8 +58,8 @@ class GridDecoder:
         self._waited = 0
         self._worker = worker if decoder.runs_in_background else at_once
         self._working: deque[Future[Samples]] = deque()
-        self._frame_s = 1.0 / frame_rate if frame_rate else 0.0
-        self._due = 0.0
+        self._on_run = on_run
+        self._due = -math.inf
 
     @property
     def is_joint(self) -> bool:
@@ -67,7 +69,12 @@ class GridDecoder:
     @property
     def is_due(self) -> bool:
         """Whether a run is complete."""
-        return len(self._pending) >= self._size
+        return len(self._pending) >= self.size
+
+    @property
+    def num_missing(self) -> int:
+        """Frames that the next run lacks."""
+        return max(self.size - len(self._pending), 0)
 
     def add(self, frames: Sequence[Any]) -> None:
         """Adds frames without decoding any."""
@@ -89,6 +96,7 @@ class GridDecoder:
         self.push(())
         if self._pending:
             run, self._pending = self._pending, []
+            self._note(run)
             self._give_run(run)
         self._working.append(self._worker(self.decoder.flush, self._due))
 
@@ -103,26 +111,29 @@ class GridDecoder:
             self._working.pop().cancel()
 
     def _give_run(self, run: Sequence[Any]) -> None:
-        self._due = self._due or time.perf_counter()
         self._working.append(self._worker(partial(self.decoder.push, run), self._due))
-        self._due += len(run) * self._frame_s
+
+    def _note(self, run: Sequence[Any]) -> None:
+        self._due = max(self._due, self._on_run(len(run)))  # never before the run before it, whose state it needs
 
     def take(self) -> list[Any]:
         """Takes out the run that is due."""
-        size = self._size
+        size = self.size
         run, self._pending = self._pending[:size], self._pending[size:]
         self._runs += 1
         self._waited = 0
+        self._note(run)
         return run
 
     def cannot_wait(self) -> bool:
         """Whether the run that is due is one of the first, or has waited long enough; to be asked once a step."""
         self._waited += 1
-        early, behind = self._runs < len(self._sizes) - 1, len(self._pending) >= 2 * self._size
+        early, behind = self._runs < len(self._sizes) - 1, len(self._pending) >= 2 * self.size
         return early or behind or self._waited > PATIENCE
 
     @property
-    def _size(self) -> int:
+    def size(self) -> int:
+        """Frames of the next run."""
         return self._sizes[min(self._runs, len(self._sizes) - 1)]
 
 

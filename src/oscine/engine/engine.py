@@ -12,18 +12,21 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from oscine.engine.admission import Admission, PacingStats
 from oscine.engine.call import Call, engine_failed
 from oscine.engine.cores import has_spare_core
 from oscine.engine.decode import Worker, at_once, joint_runs
-from oscine.engine.entry import Entry, continued_job_error
+from oscine.engine.entry import Entry, continued_job_error, hand_out
 from oscine.engine.isolation import isolated
 from oscine.engine.memory import MemoryBudget, bytes_for_jobs
+from oscine.engine.pacing import Pace
 from oscine.engine.scheduler import Scheduler
 from oscine.engine.side import SideThread
 from oscine.errors import EngineFailed, GenerationError, NotReady, OscineError
@@ -67,13 +70,15 @@ class Engine:
     ends its thread: every job gets that error, so does whoever comes later, and `failure` says what happened.
     """
 
-    def __init__(self, options: EngineOptions | None = None) -> None:
+    def __init__(self, options: EngineOptions | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
         self.options = options or EngineOptions()
+        self._clock = clock
+        self._admission = Admission()
         total = self.options.memory_bytes
         budget = MemoryBudget(bytes_for_jobs() if total is None else total)
         self._scheduler: Scheduler[Entry] = Scheduler(budget, self.options.max_waiting, self.options.max_running)
         self._inbox: queue.SimpleQueue[Entry | Call[Any] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # guards the count of jobs on their way in, and closing
+        self._lock = threading.Lock()  # guards the count of jobs on their way in, who listens, and closing
         self._incoming = 0
         self._closing = False
         self._abort = False
@@ -85,23 +90,34 @@ class Engine:
 
     # --- any thread ---
 
-    def submit(self, family: Family, jobs: Sequence[tuple[Job, EventSink]], *, admitted: bool = False) -> None:
+    def submit(
+        self,
+        family: Family,
+        jobs: Sequence[tuple[Job, EventSink]],
+        *,
+        pace: Pace | None = None,
+        admitted: bool = False,
+    ) -> None:
         """Queues jobs together: all or none. Each sink gets chunks, then exactly one `Done` or `Failed`.
 
         Raises `QueueFull`, `NotReady` (closing), `EngineFailed` and `InputTooLong` (cannot ever fit) before anything is
-        queued.
-        `admitted` are later pieces of a request that has been let in, whose first piece has been submitted: they find
-        room even in a full queue, so that a request does not fail half spoken.
+        queued. `pace` is that of the request, whose jobs come in the order in which they are played; None: nobody
+        listens. `admitted` are later pieces of a request that has been let in, whose first piece has been submitted:
+        they find room even in a full queue, so that a request does not fail half spoken.
         """
+        pace = pace or Pace(num_pieces=len(jobs))
         with self._lock:
             self._check_open()
             for job, _ in jobs:
                 self._scheduler.check_fits(job.memory)
             if not admitted:
                 self._scheduler.check_room(self._incoming + len(self._scheduler.waiting) + len(jobs))
+                pace.model = family.capabilities.model
+                self._admission.arrive(pace, self._clock())
             self._incoming += len(jobs)
             for job, sink in jobs:
-                self._inbox.put(Entry(job, family, sink))
+                entry = Entry(job, family, sink, pace, clock=self._clock, on_audio=self._note_audio)
+                self._inbox.put(entry)
 
     def check_fits(self, jobs: Iterable[Job]) -> None:
         """Raises `InputTooLong` if one of `jobs` could not run even on an idle engine."""
@@ -138,6 +154,16 @@ class Engine:
             memory_total=scheduler.budget.total,
         )
 
+    def pacing(self) -> PacingStats:
+        """How those who listen fare."""
+        with self._lock:
+            return self._admission.stats(self._clock())
+
+    def forget_rates(self) -> None:
+        """Forgets how fast models have been, as after a warm-up, which is slower than what comes."""
+        with self._lock:
+            self._admission.rates.forget()
+
     def close(self, *, drain: bool = False, timeout_s: float | None = None) -> None:
         """Stops the engine: running jobs are finished (`drain`) or cancelled, then the thread ends. Idempotent."""
         with self._lock:
@@ -153,24 +179,34 @@ class Engine:
     def step(self) -> bool:
         """One round; False when no job had a step to make."""
         self._drop_cancelled()
+        self._let_in()
         self._admit()
-        batch = self._scheduler.plan(_batch_key, _max_batch)
+        began = self._clock()
+        batch = self._scheduler.plan(_batch_key, _max_batch, began)
         if batch:
-            for entry, out in zip(batch, self._advance(batch), strict=True):
+            outs = self._advance(batch)
+            for entry, out in zip(batch, outs, strict=True):
                 self._settle(entry, partial(entry.accept, _told(entry, out)))
             self._decode_joint()
         for entry in list(self._scheduler.running):
             self._settle(entry, entry.collect)
+        if batch:
+            self._note_step(batch, sum(len(out.frames) for out in outs), self._clock() - began)
+        self._let_hear()
         return bool(batch)
 
     def _run(self) -> None:
         busy = False
         try:
-            while self._receive(wait=not busy) or self._scheduler.running or self._scheduler.waiting:
+            while self._receive(wait=not busy) or self._occupied:
                 busy = self.step()
         except BaseException as error:
             self._break_down(error)
         self._decoding.close()
+
+    @property
+    def _occupied(self) -> bool:
+        return bool(self._scheduler.running or self._scheduler.waiting or self._admission.waiting)
 
     def _break_down(self, error: BaseException) -> None:
         """Tells everybody who waits, or comes later, that a fault has ended the engine."""
@@ -192,14 +228,25 @@ class Engine:
             if not entry.ended:
                 with contextlib.suppress(Exception):  # of a model or a sink that is broken too: the others go first
                     entry.fail(failure)
+        self._abort = True
+        self._let_hear()
 
-    def _worker(self) -> Worker:
+    def _worker(self, entry: Entry) -> Worker:
         """Who decodes a job's frames."""
         beside = self.options.decode_beside
-        return self._decode_beside if (has_spare_core() if beside is None else beside) else at_once
+        return partial(self._decode_beside, entry) if (has_spare_core() if beside is None else beside) else at_once
 
-    def _decode_beside(self, work: Callable[[], Samples], due: float) -> Future[Samples]:
-        future = self._decoding.submit(work, due)
+    def _decode_beside(self, entry: Entry, work: Callable[[], Samples], due: float) -> Future[Samples]:
+        def timed() -> Samples:
+            began = self._clock()
+            samples = work()
+            audio_s = len(samples) / entry.family.capabilities.sample_rate
+            with self._lock:
+                now = self._clock()
+                self._admission.rates.decoded(entry.pace.model, now - began, audio_s, now)
+            return samples
+
+        future = self._decoding.submit(timed, due)
         future.add_done_callback(lambda _: self._inbox.put(None))  # wakes an engine that only waits for this
         return future
 
@@ -208,7 +255,8 @@ class Engine:
         while True:
             try:
                 # Waiting jobs may be cancelled, so an engine that has some looks up now and then.
-                timeout = self.options.poll_s if self._scheduler.waiting or self._closing else None
+                expecting = self._scheduler.waiting or self._admission.waiting or self._closing
+                timeout = self.options.poll_s if expecting else None
                 message = self._inbox.get(timeout=timeout) if wait else self._inbox.get_nowait()
             except queue.Empty:
                 return not self._closing
@@ -220,18 +268,59 @@ class Engine:
             elif message is not None:
                 message.run()
 
+    def _let_in(self) -> None:
+        """Lets in listeners, as many as can be kept ahead of their playback, and sends the impatient away."""
+        now = self._clock()
+        with self._lock:
+            self._admission.let_in(now)
+            told = self._admission.impatient(now)
+        for pace, full in told:
+            for entry in [e for e in [*self._scheduler.waiting, *self._scheduler.running] if e.pace is pace]:
+                self._end(entry, partial(entry.fail, full))
+
+    def _let_hear(self) -> None:
+        """Hands out what has been kept for listeners who can begin."""
+        now = self._clock()
+        with self._lock:
+            admission = self._admission
+            paces = [*admission.listening, *admission.waiting, *admission.freed]
+            begin = [pace for pace in paces if pace.kept and self._may_hear(pace, now)]
+            admission.freed.clear()
+        for pace in begin:
+            try:
+                hand_out(pace.begin(now))
+            except Exception:
+                log.exception("an event sink raised")
+
+    def _may_hear(self, pace: Pace, now: float) -> bool:
+        if self._abort or pace.over or not pace.paced:
+            return True
+        return pace.let_in and self._admission.has_enough(pace, now)
+
+    def _note_audio(self, entry: Entry, seconds: float) -> None:
+        with self._lock:
+            entry.pace.give(entry.piece, seconds, self._clock())
+
+    def _note_step(self, batch: Sequence[Entry], num_frames: int, seconds: float) -> None:
+        self._scheduler.took(seconds)
+        rate = batch[0].family.capabilities.frame_rate
+        requests = len({id(entry.pace) for entry in batch})
+        with self._lock:
+            audio_s = num_frames / rate if rate else 0.0
+            self._admission.rates.stepped(batch[0].pace.model, requests, seconds, audio_s, self._clock())
+
     def _drop_cancelled(self) -> None:
         for entry in [*self._scheduler.running, *self._scheduler.waiting]:
             if self._abort or entry.job.cancelled.is_set():
                 self._end(entry, entry.cancel)
 
     def _admit(self) -> None:
-        while entry := self._scheduler.admissible():
+        while entry := self._scheduler.admissible(self._clock()):
             error = continued_job_error(entry.job)
             try:
                 if error is not None:
                     raise error
-                entry.admit(self._worker())
+                entry.admit(self._worker(entry))
             except Exception as refused:
                 self._end(entry, partial(entry.fail, refused))
 
@@ -279,6 +368,7 @@ class Engine:
     def _forget(self, entry: Entry) -> None:
         with self._lock:
             self._scheduler.remove(entry)
+            entry.pace.end(entry.piece, self._clock())
 
 
 def _told(entry: Entry, out: StepOut) -> StepOut:

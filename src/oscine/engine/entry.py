@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import time
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from oscine.engine.decode import GridDecoder, Worker, finite
 from oscine.engine.guard import CodeGuard, Verdict
+from oscine.engine.pacing import Pace, Piece
 from oscine.errors import Cancelled, GenerationError, NoAudio
 from oscine.seeds import derive_seed
 from oscine.types import (
@@ -27,12 +30,30 @@ from oscine.types import (
     TextChunk,
 )
 
+UNHEARD_S = 10.0
+"""How long the decoder leaves aside what nobody listens to, if it has something else to do."""
+
 
 class Entry:
     """A job from `submit` to its one terminal event; used on the engine's thread only, but for `submit`."""
 
-    def __init__(self, job: Job, family: Family, sink: EventSink) -> None:
+    def __init__(
+        self,
+        job: Job,
+        family: Family,
+        sink: EventSink,
+        pace: Pace,
+        *,
+        clock: Callable[[], float],
+        on_audio: Callable[[Entry, float], None],
+    ) -> None:
         self.job = job
+        self.pace = pace
+        self.piece = Piece()
+        self.pace.pieces.append(self.piece)
+        self._clock = clock
+        self._on_audio = on_audio
+        self._frame_s = 1.0 / family.capabilities.frame_rate if family.capabilities.frame_rate else 0.0
         self.family = family
         self.model: StepModel = family.step_model()
         self.served = 0
@@ -42,8 +63,10 @@ class Entry:
         self._finishing: FinishReason | None = None
         self.ended = False
         self._sink = sink
-        self._submitted = time.perf_counter()
+        self._submitted = clock()
         self._started = self._first_audio = self._submitted
+        self._first_run = 0.0
+        self._runs: deque[float] = deque()  # in the decoder, in seconds
         self._samples_out = 0
         self._warm_up = 0  # samples that are still to be dropped
         self._guard = CodeGuard(job.guard) if job.guard else None
@@ -57,8 +80,30 @@ class Entry:
         return self.job.memory
 
     def blocked(self) -> bool:
-        """Whether the job this one continues is still on its way."""
+        """Whether the job this one continues is still on its way, or it is not the turn of the one who is to listen."""
+        if self.pace.listened and not (self.pace.let_in or self.pace.ahead):
+            return True
         return self.job.after is not None and not self.job.after.ended
+
+    @property
+    def submitted(self) -> float:
+        """When it came."""
+        return self.pace.arrived
+
+    @property
+    def due(self) -> float:
+        """When its next frame must be there; infinite when nobody listens."""
+        return self.pace.due(self.piece)
+
+    @property
+    def heard(self) -> bool:
+        """Whether somebody hears the request already."""
+        return self.pace.listened and self.pace.begun
+
+    @property
+    def steps_to_audio(self) -> int:
+        """Frames until the decoder gets its next run."""
+        return self.grid.num_missing
 
     @property
     def grid(self) -> GridDecoder:
@@ -73,14 +118,28 @@ class Entry:
 
     def admit(self, worker: Worker) -> None:
         """Gives the job its slot and its decoder, which `worker` may run. Raises what the family raises."""
-        self._started = time.perf_counter()
+        self._started = self._clock()
         self.model.admit(self.job)
         self._in_model = True
         decoder = self.family.open_decoder(self.job)
         self._warm_up = decoder.warm_up
         self._teller = decoder if decoder.answers_in_words else None
         sizes = (1,) if self._teller else self.family.chunk_sizes()
-        self._grid = GridDecoder(decoder, sizes, worker, self.family.capabilities.frame_rate or 0.0)
+        self._grid = GridDecoder(decoder, sizes, worker, self._on_run)
+
+    def _on_run(self, num_frames: int) -> float:
+        """Takes note of a run that goes to the decoder; returns when it is due.
+
+        What nobody listens to is due as if somebody did, but later than what they hear meanwhile.
+        """
+        due = self.due
+        if due == math.inf:
+            self._first_run = self._first_run or self._clock()
+            due = self._first_run + self.piece.given_s + self.piece.coming_s + UNHEARD_S
+        self._runs.append(num_frames * self._frame_s)
+        self.piece.coming_s += self._runs[-1]
+        self.pace.next_run_s = self.grid.size * self._frame_s
+        return due
 
     def accept(self, out: StepOut) -> None:
         """Takes one step's result: frames are judged, released to the decoder or held, and the job may end."""
@@ -142,6 +201,7 @@ class Entry:
     def collect(self) -> None:
         """Hands out what has been decoded by now; the end of a job whose last samples these are."""
         for samples in self.grid.ready():
+            self._take_run()
             self._hand_out(samples)
         self._tell()
         if self._finishing is not None and self.grid.is_idle:
@@ -160,7 +220,12 @@ class Entry:
         """Takes what the job's joint decoder made of the run that was due; raises what it raised."""
         if isinstance(made, Exception):
             raise made
+        self._take_run()
         self._hand_out(finite(made))
+
+    def _take_run(self) -> None:
+        """A run has come out of the decoder, or at last its tail."""
+        self.piece.coming_s = self.piece.coming_s - self._runs.popleft() if self._runs else 0.0
 
     def _hand_out(self, samples: Samples) -> None:
         """Hands out what follows the decoder's warm-up: its cold start would be heard as a click in dead air."""
@@ -170,8 +235,9 @@ class Entry:
         if not len(samples):
             return
         if not self._samples_out:
-            self._first_audio = time.perf_counter()
+            self._first_audio = self._clock()
         rate = self.family.capabilities.sample_rate
+        self._on_audio(self, len(samples) / rate)
         self._emit(AudioChunk(samples=samples, sample_rate=rate, start=self._samples_out))
         self._samples_out += len(samples)
 
@@ -223,7 +289,7 @@ class Entry:
         self.collect()
 
     def _done(self, reason: FinishReason) -> Done:
-        now = time.perf_counter()
+        now = self._clock()
         return Done(
             finish_reason=reason,
             num_frames=len(self.job.frames),
@@ -252,7 +318,23 @@ class Entry:
             self.model.release(self.job)
 
     def _emit(self, event: Event) -> None:
-        self._sink(event)
+        """Hands out an event, or keeps it with those before it until the listener begins; a bad end comes at once."""
+        self.pace.kept.append((self._sink, event))
+        bad = isinstance(event, Failed) or (isinstance(event, Done) and event.finish_reason == "cancelled")
+        if bad or self.pace.begun or not self.pace.listened:
+            hand_out(self.pace.begin(self._clock()))
+
+
+def hand_out(kept: Sequence[tuple[EventSink, Event]]) -> None:
+    """Tells each event; raises what the last sink to raise did, once all have been told."""
+    failure: Exception | None = None
+    for sink, event in kept:
+        try:
+            sink(event)
+        except Exception as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def continued_job_error(job: Job) -> Exception | None:

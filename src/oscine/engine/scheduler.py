@@ -1,25 +1,26 @@
-"""Who is admitted and who steps next: plain Python on lists and integers, no tensors.
+"""Who is admitted and who steps next: plain Python on lists and numbers, no tensors.
 
-Admission is first come, first served within the memory budget. Among the running jobs, those whose next step has an
-equal batch key form a group; the group served longest ago goes first, and in it the jobs served longest ago. Each
-group therefore waits for at most one step of every other group: nothing starves, and a new job's first step comes
-between two steps of the running ones.
+Admission goes by memory: what somebody hears already comes first, then what is due first, then what came first. Who of
+the running jobs steps is for `planning` to say.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from oscine.engine.memory import MemoryBudget
+from oscine.engine.planning import Steppable, StepPlanner
 from oscine.errors import InputTooLong, QueueFull
 
+PATIENCE_S = 10.0
+"""How long a job waits to be admitted before nobody overtakes it but what is heard already."""
 
-class Schedulable(Protocol):
+
+class Schedulable(Steppable, Protocol):
     """What the scheduler needs of an entry."""
-
-    served: int  # tick of its last step; set by the scheduler
 
     @property
     def memory(self) -> int:
@@ -29,8 +30,12 @@ class Schedulable(Protocol):
     def generating(self) -> bool:
         """Whether it still has steps to make."""
 
+    @property
+    def submitted(self) -> float:
+        """When it came."""
+
     def blocked(self) -> bool:
-        """Whether it must wait for another job before it can be admitted."""
+        """Whether it must wait, for another job or for its listener's turn."""
 
 
 E = TypeVar("E", bound=Schedulable)
@@ -38,14 +43,17 @@ E = TypeVar("E", bound=Schedulable)
 
 @dataclass
 class Scheduler(Generic[E]):
-    """Waiting and running entries. `max_waiting` (None: no limit) and `max_running` are numbers of jobs."""
+    """Waiting and running entries. `max_waiting` (None: no limit) and `max_running` are numbers of jobs.
+
+    As many jobs as nobody listens to may run beside those that somebody does.
+    """
 
     budget: MemoryBudget
     max_waiting: int | None
     max_running: int
     waiting: list[E] = field(default_factory=list)
     running: list[E] = field(default_factory=list)
-    tick: int = 0
+    planner: StepPlanner[E] = field(default_factory=StepPlanner)
 
     def check_fits(self, memory: int) -> None:
         """Raises `InputTooLong` for a job that can never fit."""
@@ -60,34 +68,34 @@ class Scheduler(Generic[E]):
         if self.max_waiting is not None and incoming > self.max_waiting:
             raise QueueFull(f"{self.max_waiting} jobs are waiting already; try again later")
 
-    def admissible(self) -> E | None:
-        """Takes the next entry that may start out of the queue and reserves its memory; None when there is none."""
-        if len(self.running) >= self.max_running:
-            return None
-        for index, entry in enumerate(self.waiting):
-            if entry.blocked():
-                continue
-            if not self.budget.fits(entry.memory):
-                return None  # nobody overtakes: a large job would wait for ever
-            self.budget.reserve(entry.memory)
-            entry.served = self.tick
-            self.running.append(self.waiting.pop(index))
-            return entry
-        return None
+    def admissible(self, now: float) -> E | None:
+        """Takes the next entry that may start out of the queue and reserves its memory; None when there is none.
 
-    def plan(self, key: Callable[[E], Hashable], max_batch: Callable[[E], int]) -> Sequence[E]:
-        """The entries that step now, all of one key; empty when none has a step to make."""
-        groups: dict[Hashable, list[E]] = {}
-        for entry in (entry for entry in self.running if entry.generating):
-            groups.setdefault(key(entry), []).append(entry)
-        if not groups:
-            return ()
-        oldest = min(groups.values(), key=lambda group: min(entry.served for entry in group))
-        batch = sorted(oldest, key=lambda entry: entry.served)[: max_batch(oldest[0])]
-        self.tick += 1
-        for entry in batch:
-            entry.served = self.tick
-        return batch
+        One that does not fit is not overtaken by the next: a large job would wait for ever. For the same reason only
+        what is heard already overtakes one that has waited for `PATIENCE_S`.
+        """
+        ready = [entry for entry in self.waiting if not entry.blocked() and self._has_place(entry)]
+        if not ready:
+            return None
+        heard = [entry for entry in ready if entry.heard]
+        oldest = min(ready, key=lambda entry: entry.submitted)
+        patient = not heard and now - oldest.submitted > PATIENCE_S
+        first = oldest if patient else min(heard or ready, key=lambda entry: entry.due)
+        if not self.budget.fits(first.memory):
+            return None
+        self.budget.reserve(first.memory)
+        first.served = self.planner.tick
+        self.waiting.remove(first)
+        self.running.append(first)
+        return first
+
+    def plan(self, key: Callable[[E], Hashable], max_batch: Callable[[E], int], now: float) -> Sequence[E]:
+        """The entries that step now, all of one key; empty when none has a step to make. `took` says how it went."""
+        return self.planner.plan([entry for entry in self.running if entry.generating], key, max_batch, now)
+
+    def took(self, seconds: float) -> None:
+        """The step that was planned last has taken so long."""
+        self.planner.took(seconds)
 
     def clear(self) -> None:
         """Takes all entries out."""
@@ -103,3 +111,7 @@ class Scheduler(Generic[E]):
             self.budget.free(entry.memory)
         else:
             self.waiting.remove(entry)
+
+    def _has_place(self, entry: E) -> bool:
+        listened = entry.due < math.inf
+        return sum((each.due < math.inf) == listened for each in self.running) < self.max_running

@@ -22,6 +22,7 @@ class Item:
     submitted: float = 0.0
     due: float = math.inf
     heard: bool = False
+    begun: bool = False
     steps_to_audio: int = 1
     generating: bool = True
 

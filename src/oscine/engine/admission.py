@@ -78,8 +78,10 @@ class Admission:
 
     def let_in(self, now: float) -> None:
         """Lets in whoever may begin now, and forgets who is done."""
-        for pace in [*self.listening, *self.waiting]:
-            rate = self.rates.alone(pace.model)
+        paces = [*self.listening, *self.waiting]
+        alone = {model: self.rates.alone(model) for model in {pace.model for pace in paces}}
+        for pace in paces:
+            rate = alone[pace.model]
             if rate is not None and rate < pace.speed:
                 pace.paced, pace.let_in = False, True
                 self.freed.append(pace)

@@ -96,9 +96,14 @@ class Entry:
         return self.pace.due(self.piece)
 
     @property
-    def heard(self) -> bool:
+    def begun(self) -> bool:
         """Whether somebody hears the request already."""
         return self.pace.listened and self.pace.begun
+
+    @property
+    def heard(self) -> bool:
+        """Whether somebody hears the request already, and this piece of it comes next."""
+        return self.begun and self.pace.pieces[:1] == [self.piece]
 
     @property
     def steps_to_audio(self) -> int:

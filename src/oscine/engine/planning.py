@@ -43,7 +43,7 @@ class Steppable(Protocol):
 
     @property
     def heard(self) -> bool:
-        """Whether somebody hears what it belongs to already."""
+        """Whether somebody hears what it belongs to already, and waits for its audio next."""
 
     @property
     def steps_to_audio(self) -> int:

@@ -31,6 +31,10 @@ class Schedulable(Steppable, Protocol):
         """Whether it still has steps to make."""
 
     @property
+    def begun(self) -> bool:
+        """Whether somebody hears what it belongs to already."""
+
+    @property
     def submitted(self) -> float:
         """When it came."""
 
@@ -77,10 +81,10 @@ class Scheduler(Generic[E]):
         ready = [entry for entry in self.waiting if not entry.blocked() and self._has_place(entry)]
         if not ready:
             return None
-        heard = [entry for entry in ready if entry.heard]
+        begun = [entry for entry in ready if entry.begun]
         oldest = min(ready, key=lambda entry: entry.submitted)
-        patient = not heard and now - oldest.submitted > PATIENCE_S
-        first = oldest if patient else min(heard or ready, key=lambda entry: entry.due)
+        patient = not begun and now - oldest.submitted > PATIENCE_S
+        first = oldest if patient else min(begun or ready, key=lambda entry: entry.due)
         if not self.budget.fits(first.memory):
             return None
         self.budget.reserve(first.memory)

@@ -65,10 +65,15 @@ def test_work_that_breaks_off_is_undone_for_all() -> None:
     counters = [Counter(), Counter()]
     with undo_on_error(counters):
         counters[0].count += 1
-    with pytest.raises(RuntimeError, match="fire"), undo_on_error(counters):
-        for counter in counters:
-            counter.count += 5
-        raise RuntimeError("on fire")
+
+    def burn() -> None:
+        with undo_on_error(counters):
+            for counter in counters:
+                counter.count += 5
+            raise RuntimeError("on fire")
+
+    with pytest.raises(RuntimeError, match="fire"):
+        burn()
     assert [counter.count for counter in counters] == [1, 0]
 
 

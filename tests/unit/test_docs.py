@@ -54,3 +54,15 @@ def test_sections_that_docstrings_cite_are_there(family: str) -> None:
     cited = {number for found in lists for number in re.findall(r"\d+(?:\.\d+)?", found)}
     assert cited
     assert cited <= headings
+
+
+def test_the_architecture_names_every_room_and_no_other() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = page.split("```")[1]
+    package = ROOT / "src" / "oscine"
+    rooms = {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+    named = {word for line in drawn.splitlines() for word in re.findall(r"[a-z]+", line.split("    ")[0])}
+    assert named == rooms | modules
+    for path in re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", page):
+        assert path.startswith(("families/", "docs/", "static/", "tests/")) or (package / path).exists(), path

@@ -103,7 +103,7 @@ class Crowd:
         self.clock = Clock()
         self.model = SlowAR(self.clock, cost)
         self.family = ToyFamily(self.model)
-        options = EngineOptions(memory_bytes=1 << 30, max_waiting=None, decode_beside=False, max_running=64)
+        options = EngineOptions(memory_bytes=1 << 30, max_waiting=None, decode_in_background=False, max_running=64)
         self.engine = Engine(options, self.clock)
         self.live, self.visits, self.beside = live, list[Visit](), list[Visit]()
         self._num_frames, self._number = num_frames, 0

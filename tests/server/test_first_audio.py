@@ -46,17 +46,17 @@ class Steps:
 
             return note
 
-        def noted(family: Any, jobs: Sequence[Any], *, admitted: bool = False) -> None:
+        def noted(family: Any, jobs: Sequence[Any], *, admitted: bool = False, **pace: Any) -> None:
             begun = self.taken
             first = [] if admitted else [(job, noting(sink, begun)) for job, sink in jobs[:1]]
-            submit(family, [*first, *jobs[len(first) :]], admitted=admitted)
+            submit(family, [*first, *jobs[len(first) :]], admitted=admitted, **pace)
 
         stepper.step, engine.submit = counted, noted  # type: ignore[method-assign,assignment]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_first_audio_takes_as_many_steps_however_long_the_text(tmp_path: Path, mode: str) -> None:
-    options = EngineOptions(memory_bytes=1 << 30, max_waiting=None, decode_beside=False)  # decoded before the next step
+    options = EngineOptions(memory_bytes=1 << 30, max_waiting=None, decode_in_background=False)
     registry = make_registry(tmp_path, engine=Engine(options))
     with serving(create_app(registry)) as url, httpx.Client(base_url=url, timeout=60) as client:
         steps = Steps(registry)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from oscine.engine.decode_thread import DecodeThread
 from oscine.engine.engine import Engine, EngineOptions
-from oscine.engine.side import SideThread
 from oscine.errors import EngineFailed, GenerationError
 from oscine.types import Failed, Job
 from tests.toys import ToyAR, ToyFamily
@@ -104,7 +104,7 @@ def test_the_decode_thread_answers_for_whatever_ends_its_work() -> None:
     def leave() -> Any:
         raise SystemExit(3)
 
-    side = SideThread("test")
+    side = DecodeThread("test")
     with pytest.raises(SystemExit):
         side.submit(leave, 0.0).result(10)
     assert side.submit(lambda: "on", 0.0).result(10) == "on"  # type: ignore[arg-type, return-value, comparison-overlap]

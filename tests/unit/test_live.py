@@ -125,7 +125,7 @@ def started(cost: Cost, num_frames: int, **live: Any) -> tuple[Engine, SlowAR, T
     """An engine whose one place is taken for good, and what submits one more listener."""
     clock = Clock()
     model = SlowAR(clock, cost)
-    family, engine = ToyFamily(model), Engine(EngineOptions(memory_bytes=1000, decode_beside=False), clock)
+    family, engine = ToyFamily(model), Engine(EngineOptions(memory_bytes=1000, decode_in_background=False), clock)
 
     def ask(name: str, frames: int, **fields: Any) -> tuple[Pace, Job, Listener]:
         pace, heard = Pace(live=Live(**fields), budget_s=frames * FRAME_S), Listener()
@@ -198,7 +198,7 @@ def test_one_who_goes_on_listening_is_let_in_at_once() -> None:
 def test_the_pieces_of_a_long_text_are_one_listener() -> None:
     clock = Clock()
     family = ToyFamily(SlowAR(clock, BARELY))
-    engine = Engine(EngineOptions(memory_bytes=1000, decode_beside=False), clock)
+    engine = Engine(EngineOptions(memory_bytes=1000, decode_in_background=False), clock)
     jobs = tuple(Job(id=f"r.{n}", inputs=None, seed=n, max_frames=50, memory=1) for n in range(12))
     with SpeechStream(family, engine, Plan(jobs=jobs, seed=0), live=Live()) as stream:
         assert sum(len(chunk.samples) for chunk in stream) == 12 * 50 * 4

@@ -63,7 +63,7 @@ class LaggingFamily(ToyFamily):
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(memory_bytes=100, max_waiting=20, decode_beside=True))
+    engine = Engine(EngineOptions(memory_bytes=100, max_waiting=20, decode_in_background=True))
     yield engine
     engine.close()
 

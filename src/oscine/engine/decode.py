@@ -1,7 +1,7 @@
 """Frames → samples on a fixed grid: the decoder is called with the same runs of frames whoever listens.
 
 The grid depends on a frame's index alone, so streaming and whole results are the very same calls, bit for bit. Which
-jobs' runs share a call of a joint decoder, or whether a run is decoded beside the next steps, is another matter: it
+jobs' runs share a call of a joint decoder, or whether a run is decoded in the background, is another matter: it
 changes nothing but the time.
 """
 
@@ -42,7 +42,7 @@ def at_once(work: Callable[[], Samples], due: float) -> Future[Samples]:
 class GridDecoder:
     """Feeds one job's accepted frames to its decoder in runs of `sizes` (the last size repeats).
 
-    `worker` is who decodes, if the decoder is one that may work beside the step model. `on_run` is told the number of
+    `worker` is who decodes, if the decoder is one that may run in the background. `on_run` is told the number of
     frames of every run, and says when that run is due.
     """
 

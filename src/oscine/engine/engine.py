@@ -1,6 +1,7 @@
 """The engine: one thread owns the device and steps whatever jobs there are, batched by key.
 
-A second thread decodes beside it what decoders allow, when there is a core for it. Events come from the first alone.
+A second thread decodes in the background what decoders allow, when there is a core for it. Events come from the
+first alone.
 
 Knows jobs, frames and samples; knows no text, no family and no HTTP.
 """
@@ -23,12 +24,12 @@ from oscine.engine.admission import Admission, PacingStats
 from oscine.engine.call import Call, engine_failed
 from oscine.engine.cores import has_spare_core
 from oscine.engine.decode import Worker, at_once, joint_runs
+from oscine.engine.decode_thread import DecodeThread
 from oscine.engine.entry import Entry, continued_job_error, hand_out
 from oscine.engine.isolation import isolated
 from oscine.engine.memory import MemoryBudget, bytes_for_jobs
 from oscine.engine.pacing import Pace
 from oscine.engine.scheduler import Scheduler
-from oscine.engine.side import SideThread
 from oscine.errors import EngineFailed, GenerationError, NotReady, OscineError
 from oscine.types import EventSink, Family, Job, Samples, StepOut
 
@@ -42,13 +43,13 @@ class EngineOptions:
     """How an engine runs. `memory_bytes` None: a share of what is free. Counts are jobs.
 
     `max_waiting` None: whoever submits bounds the queue, as a server does that counts its requests.
-    `decode_beside` None: when torch's threads leave a core free at the time a job begins.
+    `decode_in_background` None: when torch's threads leave a core free at the time a job begins.
     """
 
     max_running: int = 32
     max_waiting: int | None = 256
     memory_bytes: int | None = None
-    decode_beside: bool | None = None
+    decode_in_background: bool | None = None
     poll_s: float = 0.05
     """How often an idle engine looks at the cancel flags of waiting jobs."""
 
@@ -83,7 +84,7 @@ class Engine:
         self._closing = False
         self._abort = False
         self._failure: EngineFailed | None = None
-        self._decoding = SideThread("oscine-decode")
+        self._decoding = DecodeThread("oscine-decode")
         self._thread = threading.Thread(target=self._run, name="oscine-engine", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a thread that torch runs in must not be cut off by the end of the process
@@ -186,7 +187,7 @@ class Engine:
         if batch:
             outs = self._advance(batch)
             for entry, out in zip(batch, outs, strict=True):
-                self._settle(entry, partial(entry.accept, _told(entry, out)))
+                self._settle(entry, partial(entry.accept, _as_generation_error(entry, out)))
             self._decode_joint()
         for entry in list(self._scheduler.running):
             self._settle(entry, entry.collect)
@@ -233,10 +234,11 @@ class Engine:
 
     def _worker(self, entry: Entry) -> Worker:
         """Who decodes a job's frames."""
-        beside = self.options.decode_beside
-        return partial(self._decode_beside, entry) if (has_spare_core() if beside is None else beside) else at_once
+        wanted = self.options.decode_in_background
+        in_background = has_spare_core() if wanted is None else wanted
+        return partial(self._decode_in_background, entry) if in_background else at_once
 
-    def _decode_beside(self, entry: Entry, work: Callable[[], Samples], due: float) -> Future[Samples]:
+    def _decode_in_background(self, entry: Entry, work: Callable[[], Samples], due: float) -> Future[Samples]:
         def timed() -> Samples:
             began = self._clock()
             samples = work()
@@ -371,7 +373,7 @@ class Engine:
             entry.pace.end(entry.piece, self._clock())
 
 
-def _told(entry: Entry, out: StepOut) -> StepOut:
+def _as_generation_error(entry: Entry, out: StepOut) -> StepOut:
     """`out`, an error in it that is not one of ours logged with its place and made a GenerationError."""
     if out.error is None or isinstance(out.error, OscineError):
         return out

@@ -155,7 +155,7 @@ class Entry:
             self._held.append(frame)
             verdict: Verdict = self._guard.observe(_first_code(frame)) if self._guard else "clean"
             if verdict in ("loop", "silence"):
-                self._gone_wrong(verdict)
+                self._on_runaway(verdict)
                 return
             self._release_or_hold(verdict)
         self._note_progress(out.progress)
@@ -246,7 +246,7 @@ class Entry:
         self._emit(AudioChunk(samples=samples, sample_rate=rate, start=self._samples_out))
         self._samples_out += len(samples)
 
-    def _gone_wrong(self, reason: FinishReason) -> None:
+    def _on_runaway(self, reason: FinishReason) -> None:
         """A loop or silence: the held frames are dropped; once more from where it began, then an honest end."""
         self._held.clear()
         if self.job.attempt < self.job.retries and self._restart_point is not None:
@@ -265,7 +265,7 @@ class Entry:
         empty = not self.job.frames
         runaway = reason == "length" and self._hold_all and bool(self.job.guard and self.job.guard.retry_length)
         if (empty or runaway) and self.job.attempt < self.job.retries:
-            self._start_again()
+            self._restart()
         elif empty:
             self.fail(NoAudio("the model ended without a single frame of audio; try another seed or a longer text"))
         else:
@@ -273,7 +273,7 @@ class Entry:
                 self._decode(held)
             self._finish(reason)
 
-    def _start_again(self) -> None:
+    def _restart(self) -> None:
         self.job.attempt += 1
         self.job.frames.clear()
         self._restart_point = None

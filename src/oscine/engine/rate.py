@@ -47,7 +47,7 @@ class _Model:
     others: _Sums = field(default_factory=_Sums)
     """Steps that make none, of which every request needs some: its prompt, its solver's steps."""
     decoding: _Sums = field(default_factory=_Sums)
-    """What is decoded beside the steps."""
+    """What is decoded in the background of the steps."""
 
 
 class StepLength:
@@ -100,7 +100,7 @@ class Rates:
         known.others.add(0.0 if audio_s else work_s, audio_s, now)
 
     def decoded(self, model: str, work_s: float, audio_s: float, now: float) -> None:
-        """So much audio has been decoded beside the steps."""
+        """So much audio has been decoded in the background of the steps."""
         self._models.setdefault(model, _Model()).decoding.add(work_s, audio_s, now)
 
     def models(self) -> tuple[str, ...]:
@@ -139,5 +139,5 @@ class Rates:
 
     def _rate(self, model: _Model, cost: float, now: float) -> float:
         cost += model.others.per_second(now) or 0.0
-        beside = model.decoding.per_second(now) or 0.0
-        return 1.0 / max(cost, beside, 1e-9)
+        decoding = model.decoding.per_second(now) or 0.0
+        return 1.0 / max(cost, decoding, 1e-9)

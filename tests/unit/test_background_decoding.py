@@ -53,7 +53,7 @@ class SideFamily(ToyFamily):
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(memory_bytes=100, max_waiting=20, decode_beside=True))
+    engine = Engine(EngineOptions(memory_bytes=100, max_waiting=20, decode_in_background=True))
     yield engine
     engine.close()
     assert not engine._thread.is_alive()
@@ -123,7 +123,7 @@ def test_a_job_is_cancelled_while_its_frames_are_decoded(engine: Engine) -> None
 
 @pytest.mark.parametrize("drain", [True, False])
 def test_closing_waits_for_what_is_being_decoded(drain: bool) -> None:
-    engine = Engine(EngineOptions(memory_bytes=100, decode_beside=True))
+    engine = Engine(EngineOptions(memory_bytes=100, decode_in_background=True))
     family = SideFamily(ToyAR(script={"a": [[10, 20, 30, 40, 50]]}))
     family.gate.clear()
     heard = Listener()

@@ -1,4 +1,4 @@
-"""A thread beside the engine's: of the pieces of work that wait, the one that is due first comes first."""
+"""The thread that decodes in the background: of the work that waits, what is due first is done first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Piece:
     future: Future[Samples] = field(compare=False)
 
 
-class SideThread:
+class DecodeThread:
     """Does work given by another thread; begins with the first piece."""
 
     def __init__(self, name: str) -> None:

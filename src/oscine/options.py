@@ -78,6 +78,36 @@ COMMON_OPTIONS: dict[str, Option] = {
             default=None,
             help="write out numbers, dates, units and abbreviations, drop markup and emoji; false speaks it as it is",
         ),
+        Option(
+            name="by_sentence",
+            type=bool,
+            default=None,
+            help="speak each sentence by itself, so that its times are known exactly; else short ones go together",
+        ),
+        Option(
+            name="paragraph_pause_s",
+            type=float,
+            default=None,
+            minimum=0.0,
+            maximum=60.0,
+            help="silence added behind a paragraph, in seconds",
+        ),
+        Option(
+            name="heading_pause_s",
+            type=float,
+            default=None,
+            minimum=0.0,
+            maximum=60.0,
+            help="silence added behind a heading, in seconds",
+        ),
+        Option(
+            name="scene_pause_s",
+            type=float,
+            default=None,
+            minimum=0.0,
+            maximum=60.0,
+            help="silence added at a scene break (* * * or a rule), in seconds",
+        ),
     )
 }
 
@@ -97,6 +127,10 @@ class RequestOptions(TypedDict, total=False):
     language: str | None
     instructions: str | None
     normalize: bool | None
+    by_sentence: bool | None
+    paragraph_pause_s: float | None
+    heading_pause_s: float | None
+    scene_pause_s: float | None
 
 
 def supported_options(defaults: Mapping[str, Any], **maxima: float) -> dict[str, Option]:

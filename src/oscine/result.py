@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from oscine.audio.write import write_audio
-from oscine.types import FinishReason, Samples
+from oscine.types import FinishReason, Samples, SegmentEnd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,8 @@ class PieceReport:
     seed: int
     start_s: float
     duration_s: float
+    ends: SegmentEnd = "paragraph"
+    """What ends with its text."""
 
 
 @dataclass(frozen=True, kw_only=True)

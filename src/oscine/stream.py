@@ -237,6 +237,8 @@ class SpeechStream:
             raise event.error
         yield from self._ready(self._joiner.end_piece(last=number == len(self.plan.jobs) - 1))
         self._report(number, job, event, begin)
+        if number < len(self.plan.jobs) - 1:
+            yield from self._ready(np.zeros(round(job.pause_s * self.sample_rate), np.float32))
 
     def _next_event(self, number: int) -> Event:
         """The next event of a piece; while there is none, how far it is is told to who wants to know."""
@@ -273,6 +275,7 @@ class SpeechStream:
                 seed=job.seed,
                 start_s=begin / self.sample_rate,
                 duration_s=(self._num_samples - begin) / self.sample_rate,
+                ends=job.ends,
             )
         )
         self._tell_progress()

@@ -24,6 +24,9 @@ FinishReason = Literal["stop", "length", "loop", "silence", "cancelled"]
 Gender = Literal["", "female", "male"]
 """How a voice is heard; empty: nobody says."""
 
+SegmentEnd = Literal["clause", "sentence", "paragraph", "heading", "scene_break"]
+"""What ends with a segment of a text; a scene break stands behind it."""
+
 Task = Literal["speech", "sound", "edit", "transcribe", "ask", "converse"]
 
 
@@ -85,6 +88,10 @@ class Request:
     instructions: str | None = None
     language: str | None = None
     normalize: bool | None = None
+    by_sentence: bool | None = None
+    paragraph_pause_s: float | None = None
+    heading_pause_s: float | None = None
+    scene_pause_s: float | None = None
     seed: int | None = None
     temperature: float | None = None
     top_k: int | None = None
@@ -203,6 +210,10 @@ class Job:
     max_frames: int
     memory: int
     text: str = ""
+    ends: SegmentEnd = "paragraph"
+    """What ends with its text."""
+    pause_s: float = 0.0
+    """Silence behind its audio, in seconds, if another job follows."""
     after: Job | None = None
     guard: Guard | None = None
     retries: int = 1

@@ -25,7 +25,9 @@ Start = Callable[[Callable[[float], None]], "SpeechStream"]
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the audio goes, and how it is reported."""
-    parser.add_argument("-o", "--output", metavar="OUT", help="file (.wav .flac .mp3 .opus .ogg), or '-' for stdout")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", help="file (.wav .flac .mp3 .opus .ogg, .m4b for books), or '-' for stdout"
+    )
     parser.add_argument("--format", choices=FORMATS, help="default: by the ending of OUT; wav for stdout")
     parser.add_argument(
         "--stream",
@@ -86,7 +88,7 @@ def _warn(stream: SpeechStream) -> None:
             where = f"piece {number} of {len(stream.pieces)} " if len(stream.pieces) > 1 else ""
             print(
                 f"oscine: warning: {where}ended by {piece.finish_reason!r} after {piece.attempts} attempts and "
-                f"{piece.duration_s:.1f} s: {_shorten(piece.text)!r}; check it, or try another --seed",
+                f"{piece.duration_s:.1f} s: {shorten(piece.text)!r}; check it, or try another --seed",
                 file=sys.stderr,
             )
 
@@ -117,7 +119,8 @@ def _summarise(model: Model, stream: SpeechStream, output: str) -> None:
     )
 
 
-def _shorten(text: str, limit: int = 60) -> str:
+def shorten(text: str, limit: int = 60) -> str:
+    """The text, its end left out past `limit` characters."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

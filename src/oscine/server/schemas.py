@@ -93,6 +93,10 @@ class Tuning(BaseModel):
         default=None, max_length=4096, description="how to speak, in words; for models that take instructions"
     )
     normalize: bool | None = _option("normalize")
+    by_sentence: bool | None = _option("by_sentence")
+    paragraph_pause_s: float | None = _option("paragraph_pause_s")
+    heading_pause_s: float | None = _option("heading_pause_s")
+    scene_pause_s: float | None = _option("scene_pause_s")
 
     def options(self) -> RequestOptions:
         """The fields of `COMMON_OPTIONS` that were given."""

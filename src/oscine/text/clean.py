@@ -10,10 +10,11 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from oscine.cancellation import check_cancelled
-from oscine.text.markup import strip_html, strip_markdown
+from oscine.text.markup import BREAK_MARK, HEADING_MARK, ITEM_MARK, strip_html, strip_markdown
 from oscine.text.scripts import is_cjk
 
 LinkPolicy = Literal["site", "keep", "drop"]
@@ -26,8 +27,24 @@ _PICTURE = re.compile(
     "[\U0001f000-\U0001faff\U000e0020-\U000e007f\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff"
     "\u20e3\ufe00-\ufe0f\u3030\u303d\u3297\u3299]+\u200d*"
 )
-_COMPATIBLE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06\U0001d400-\U0001d7ff]+")
+_COMPATIBLE = re.compile(
+    "[\u2102\u210a-\u2113\u2115\u2119-\u211d\u2124\u2128\u212c-\u2131\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06\U0001d400-\U0001d7ff]+"
+)
 _RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first: more of it says no more
+_CIRCLED = {
+    code: f" {number} "
+    for first, count in (
+        (0x2460, 20),
+        (0x2474, 20),
+        (0x2488, 20),
+        (0x2776, 10),
+        (0x2780, 10),
+        (0x278A, 10),
+        (0x24F5, 10),
+    )
+    for number, code in enumerate(range(first, first + count), 1)
+}
+"""Numbers in circles, in brackets and with stops."""
 _OPENING_QUOTE = re.compile(r"«\s+")
 _CLOSING_QUOTE = re.compile(r"(?<!\s)\s++»")
 _BLANKS = re.compile(r"[^\S\n]{3,}")
@@ -61,8 +78,22 @@ _REPEATS = (
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _SPACES = re.compile(" +")
 _SPACED_MARK = re.compile(r"(?<! ) ++([,.;:!?])(?=\s|$)")
+_MARKS = HEADING_MARK + BREAK_MARK + ITEM_MARK
+_NO_MARKS = dict.fromkeys(map(ord, _MARKS))
+_KEPT_CONTROLS = "\u200c\u200d" + _MARKS
 _LINE_ENDS = ".!?:;,。！？：；，、…—-"
 _CLOSERS = "\"')]}」』）》】"
+
+
+BlockKind = Literal["paragraph", "heading", "item", "scene_break"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextBlock:
+    """A part of a text that stands by itself: a paragraph, a heading, a list item or row; a scene break has no text."""
+
+    kind: BlockKind
+    text: str = ""
 
 
 def clean_text(text: str, *, links: LinkPolicy = "site") -> str:
@@ -72,7 +103,13 @@ def clean_text(text: str, *, links: LinkPolicy = "site") -> str:
     a lone block closed by a full stop if it had no punctuation; other line breaks become a space. Cleaning
     twice changes nothing more. The result may hold nothing to say: see `speakable`.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n\n")
+    return "\n\n".join(block.text for block in clean_blocks(text, links=links) if block.text)
+
+
+def clean_blocks(text: str, *, links: LinkPolicy = "site") -> list[TextBlock]:
+    """Returns the blocks of `clean_text` with what they are, and the scene breaks (rules, `* * *`) between them."""
+    text = text.translate(_NO_MARKS).replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\u2028", "\n").replace("\u2029", "\n\n")
     text = _EMPTY_LINES.sub("\n\n", _BLANKS.sub("  ", _RUN.sub(r"\1\1\1", text)))
     text = strip_html(text)
     text = strip_markdown(text)
@@ -83,6 +120,11 @@ def clean_text(text: str, *, links: LinkPolicy = "site") -> str:
         check_cancelled()
         text = pattern.sub(replacement, text)
     return _blocks(text)
+
+
+def plain_blocks(text: str) -> list[TextBlock]:
+    """Returns the paragraphs of a text that is spoken as it is."""
+    return [TextBlock(kind="paragraph", text=part) for part in _PARAGRAPH.split(text) if part.strip()]
 
 
 def speakable(text: str) -> bool:
@@ -102,7 +144,7 @@ def _link(url: str, links: LinkPolicy) -> str:
 
 def _characters(text: str) -> str:
     """Character by character: compatible forms, quotes and dashes, emoji, controls, spaces."""
-    text = unicodedata.normalize("NFC", text)
+    text = unicodedata.normalize("NFC", text).translate(_CIRCLED)
     text = _COMPATIBLE.sub(lambda match: unicodedata.normalize("NFKC", match.group()), text)
     text = _OPENING_QUOTE.sub('"', _CLOSING_QUOTE.sub('"', text)).translate(_QUOTES)
     text = _PICTURE.sub(" ", text)
@@ -113,28 +155,40 @@ def _kept(char: str) -> str:
     category = unicodedata.category(char)
     if category.startswith("Z") or char == "\t":
         return " "
-    if category.startswith("C") and char not in "\u200c\u200d":
+    if category.startswith("C") and char not in _KEPT_CONTROLS:
         return ""
     return "" if char == "\ufffd" else char
 
 
-def _blocks(text: str) -> str:
+def _blocks(text: str) -> list[TextBlock]:
     """Joins the lines of each paragraph and closes paragraphs that end without punctuation."""
-    blocks = []
+    blocks: list[TextBlock] = []
     for paragraph in _PARAGRAPH.split(text):
+        marks, words = _marks(paragraph)
         parts: list[str] = []
-        for line in paragraph.split("\n"):
+        for line in words.split("\n"):
             line = _SPACED_MARK.sub(r"\1", _SPACES.sub(" ", line).strip())
             if parts and line and not (is_cjk(parts[-1][-1]) and is_cjk(line[0])):
                 parts.append(" ")
             if line:
                 parts.append(line)
         block = "".join(parts)
+        if BREAK_MARK in marks and blocks and blocks[-1].kind != "scene_break":
+            blocks.append(TextBlock(kind="scene_break"))
         if block.strip(" ,;.!?"):
-            blocks.append(block)
+            kind: BlockKind = "heading" if HEADING_MARK in marks else "item" if ITEM_MARK in marks else "paragraph"
+            blocks.append(TextBlock(kind=kind, text=block))
+    if blocks and blocks[-1].kind == "scene_break":
+        blocks.pop()
     if len(blocks) == 1:
-        return blocks[0]
-    return "\n\n".join(_closed(block) for block in blocks)
+        return blocks
+    return [replace(block, text=_closed(block.text)) if block.text else block for block in blocks]
+
+
+def _marks(paragraph: str) -> tuple[str, str]:
+    """The marks of blocks in a paragraph, and the paragraph without them."""
+    marks = "".join(mark for mark in _MARKS if mark in paragraph)
+    return marks, paragraph.translate(_NO_MARKS) if marks else paragraph
 
 
 def _closed(block: str) -> str:

@@ -36,8 +36,18 @@ _INLINE = word_set(
     """
 )
 
+_HEADING_TAGS = word_set("h1 h2 h3 h4 h5 h6")
+HEADING_MARK, BREAK_MARK, ITEM_MARK = "\ue000", "\ue001", "\ue002"
+"""While markup is stripped, these stand before the words of a heading, for a scene break, and before a list item."""
+
+_SCRIPTED = re.compile(r"<(sub|sup)>\s{0,3}([0-9+-]{1,9})\s{0,3}</\1>", re.IGNORECASE)
+_SCRIPTS = {"sub": str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋"), "sup": str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")}
+_SPELLING_KINDS = re.compile("characters|digits|spell-out")
+_SPELLED_OUT = re.compile(r"<(spell|say-as)\b([^<>]{0,200})>([^<>]{0,200})</\1>", re.IGNORECASE)
+
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
-_RULE = re.compile(r"^[ \t]*+(?:(?:[-*_][ \t]*+){3,}+|=++)[ \t]*+$", re.MULTILINE)
+_UNDERLINED = re.compile(r"^[ \t]*+(?![-*+>#|=])(\S[^\n]*+)\n[ \t]*+(?:=++|-{2,}+)[ \t]*+$", re.MULTILINE)
+_RULE = re.compile(r"^[ \t]*+(?:(?:[-*_][ \t]*+){3,}+|⁂|=++)[ \t]*+$", re.MULTILINE)
 _DEFINITION = re.compile(r"^[ \t]*\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
 _TABLE_RULE = re.compile(
     r"^[ \t]*+(?:\|[ \t]*+)?:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)++(?:\|[ \t]*+)?$", re.MULTILINE
@@ -46,7 +56,7 @@ _TABLE_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^[ \t]*+#{1,6}[ \t]++(.*+)", re.MULTILINE)
 _BULLET = re.compile(r"^[ \t]*(?:[-*+•‣▪◦·][ \t]+(?:\[[ xX]\][ \t]+)?)(?=\S)", re.MULTILINE)
 _NUMBERED = re.compile(r"^[ \t]*(?=\d{1,3}[.)][ \t]+\S)", re.MULTILINE)
-_QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_QUOTED = re.compile(r"^[ \t]*(?:>(?!\d|=)[ \t]?)+", re.MULTILINE)
 _LINKS = (
     (
         re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*+(?:\([^()\s]*\)[^()\s]*+)*+(?:[ \t]++[\"'][^\n]{0,200}?[\"'])?\)"),
@@ -69,33 +79,61 @@ _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!|~>-])")
 def strip_html(text: str) -> str:
     """Returns the text without HTML or SSML tags, comments and scripts; a block tag is a paragraph break.
 
-    Only known tag names count, so `a < b` and `x <y> z` stay as they are. Entities are left to the caller.
+    Headings, list items and rules leave their mark (`HEADING_MARK` and so on). Only known tag names count, so `a < b`
+    and `x <y> z` stay as they are. Entities are left to the caller.
     """
     if "<" not in text:
         return text
-    text = _without_unspoken(text)
-    return _TAG.sub(lambda match: "" if match.group(1).lower() in _INLINE else "\n\n", text)
+    text = _SCRIPTED.sub(lambda match: match.group(2).translate(_SCRIPTS[match.group(1).lower()]), text)
+    text = _SPELLED_OUT.sub(_spelled_out, text)
+    return _TAG.sub(_tag, _without_unspoken(text))
 
 
 def strip_markdown(text: str) -> str:
     """Returns the text without markdown marks; headings, list items and rows become blocks.
 
+    Headings, list items and rules leave their mark (`HEADING_MARK` and so on), which the caller takes off.
     The words of a link, an image and a code span stay; addresses, rules, fences and footnote marks go.
     Numbers of a numbered list stay, since they are read. A lone mark that opens nothing (`2 * 3`,
     `snake_case`) stays too.
     """
-    for pattern in (_FENCE, _DEFINITION, _TABLE_RULE, _RULE):
+    for pattern in (_FENCE, _DEFINITION, _TABLE_RULE):
         text = pattern.sub("", text)
+    text = _UNDERLINED.sub(lambda match: f"\n{HEADING_MARK}{match.group(1).rstrip()}\n", text)
+    text = _RULE.sub(lambda match: "" if "=" in match.group() else f"\n{BREAK_MARK}\n", text)
     text = _QUOTED.sub("", text)
-    text = _TABLE_ROW.sub(lambda match: "\n" + _row(match.group(1)) + "\n", text)
-    text = _HEADING.sub(lambda match: "\n" + match.group(1).rstrip(" \t").rstrip("#").rstrip(" \t") + "\n", text)
-    text = _BULLET.sub("\n\n", text)
-    text = _NUMBERED.sub("\n\n", text)
+    text = _TABLE_ROW.sub(lambda match: f"\n{ITEM_MARK}{_row(match.group(1))}\n", text)
+    text = _HEADING.sub(lambda match: f"\n{HEADING_MARK}{_heading(match.group(1))}\n", text)
+    text = _BULLET.sub(f"\n\n{ITEM_MARK}", text)
+    text = _NUMBERED.sub(f"\n\n{ITEM_MARK}", text)
     for link, replacement in _LINKS:
         text = link.sub(replacement, text)
     text = _EMPHASIS.sub(r"\1", _unmarked(text, _STRONG))
     text = _unmarked(_unmarked(text, _UNDERSCORED), _STRUCK)
     return _ESCAPED.sub(r"\1", text)
+
+
+def _spelled_out(match: re.Match[str]) -> str:
+    """What an element for spelling holds, character by character; other kinds of `say-as` keep their text."""
+    if match.group(1).lower() == "say-as" and not _SPELLING_KINDS.search(match.group(2)):
+        return match.group(3)
+    return " ".join(char.upper() for char in match.group(3) if char.isalnum())
+
+
+def _tag(match: re.Match[str]) -> str:
+    name = match.group(1).lower()
+    if name in _INLINE:
+        return ""
+    if name == "hr":
+        return f"\n\n{BREAK_MARK}\n\n"
+    if match.group().startswith("</"):
+        return "\n\n"
+    return "\n\n" + (HEADING_MARK if name in _HEADING_TAGS else ITEM_MARK if name in ("li", "tr") else "")
+
+
+def _heading(words: str) -> str:
+    """What a line begun by `#` says, without the marks that may close it."""
+    return words.rstrip(" \t").rstrip("#").rstrip(" \t")
 
 
 class _Ends:
@@ -131,7 +169,7 @@ def _without_unspoken(text: str) -> str:
 
 
 def _unmarked(text: str, pair: _Pair) -> str:
-    """The text without pairs of marks: an opening one, at least one character, and the next closing one of the line."""
+    """The text without the marks of a pair: an opening one, a character or more, the next closing one in the line."""
     opening, closing = pair
     ends = _Ends(closing, text)
     parts, done, line_end = [], 0, -1

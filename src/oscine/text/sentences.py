@@ -37,6 +37,8 @@ _NEVER_END = word_set(
 _BEFORE_NUMBER = word_set(
     """
     no nos p pp vol ch sec fig art apt ste rm ext jan feb mar apr jun jul aug sep sept oct nov dec n bd
+    rte rt hwy gen exod ex lev num deut josh judg sam kgs chron chr neh esth ps pss prov eccl isa jer lam ezek dan hos
+    mic hab zech mal matt mk lk jn rom cor gal eph phil col thess tim heb jas pet rev
     """
 )
 _MONTHS = word_set("jan feb mar apr jun jul aug sep sept oct nov dec")  # the number is the day

@@ -33,7 +33,9 @@ from oscine.options import supported_options
 from oscine.runtime.backends import choose
 from oscine.runtime.exact import RowRule, few_rows
 from oscine.seeds import derive_seed, fresh_seed
-from oscine.text.split import plan_pieces, speech_weight
+from oscine.text.clean import plain_blocks
+from oscine.text.pauses import PAUSE_DEFAULTS, pause_after
+from oscine.text.split import Segment, plan_segments, speech_weight
 from oscine.types import AudioInput, Capabilities, Decoder, Job, Plan, Request, Task, Voice
 
 NAME = "audex"
@@ -159,6 +161,7 @@ class AudexFamily:
             if getattr(request, field) is not None:
                 raise UnsupportedFeature(f"{request.task} with {self.capabilities.model} takes no {field}", param=field)
         useless = [*(() if guided else ("cfg_scale",)), *(() if request.task == "sound" else ("duration_s",))]
+        useless += [] if request.task == "speech" else ["by_sentence", *PAUSE_DEFAULTS]
         for field in useless:
             if getattr(request, field) is not None:
                 raise UnsupportedFeature(f"{request.task} has no {field}", param=field)
@@ -173,15 +176,21 @@ class AudexFamily:
     # Tasks
 
     def _speech(self, request: Request, request_id: str, seed: int) -> list[Job]:
-        text = request.text
-        pieces = [text] if speech_weight(text) <= PIECE_WEIGHT else plan_pieces(text, PIECE_WEIGHT)
-        if not pieces:
+        segments = _segments(request)
+        if not segments:
             raise InvalidRequest("nothing in the text can be spoken", param="text")
-        made = [self._spoken(request, piece, SPEECH_SCALE) for piece in pieces]
-        return [
-            self._job(f"{request_id}.{number}", job, derive_seed(seed, number), text=piece)
-            for number, (piece, job) in enumerate(zip(pieces, made, strict=True))
+        jobs = [
+            self._job(
+                f"{request_id}.{number}",
+                self._spoken(request, segment.text, SPEECH_SCALE),
+                derive_seed(seed, number),
+                text=segment.text,
+            )
+            for number, segment in enumerate(segments)
         ]
+        for job, segment in zip(jobs, segments, strict=True):
+            job.ends, job.pause_s = segment.ends, pause_after(segment.ends, request)
+        return jobs
 
     def _sound(self, request: Request, request_id: str, seed: int) -> list[Job]:
         job = self._maker.generate(
@@ -297,6 +306,13 @@ def _mel(audio: AudioInput | None) -> Tensor:
     return log_mel(cut_clips(normalize(resample(audio.samples, audio.sample_rate, SAMPLE_RATE))))
 
 
+def _segments(request: Request) -> list[Segment]:
+    """The text as it is, whole if it is short enough and nobody wants its sentences apart."""
+    if speech_weight(request.text) <= PIECE_WEIGHT and not request.by_sentence:
+        return [Segment(text=request.text, spoken=request.text, ends="paragraph")]
+    return plan_segments(plain_blocks(request.text), PIECE_WEIGHT, by_sentence=request.by_sentence is True)
+
+
 def _sampling(request: Request, defaults: Sampling) -> Sampling:
     return Sampling(
         temperature=defaults.temperature if request.temperature is None else request.temperature,
@@ -319,6 +335,8 @@ def _capabilities(model: AudexModel, name: str) -> Capabilities:
             "top_p": 1.0,
             "cfg_scale": None,
             "max_new_tokens": None,
+            "by_sentence": False,
+            **PAUSE_DEFAULTS,
             **dict.fromkeys(longest),
         },
         cfg_scale=MOST_SCALE,

@@ -31,9 +31,10 @@ from oscine.families.audio8.weights import load_codec, load_language_model
 from oscine.options import supported_options
 from oscine.seeds import derive_seed, fresh_seed
 from oscine.text.budget import max_seconds
-from oscine.text.clean import clean_text, speakable
+from oscine.text.clean import clean_blocks, plain_blocks
 from oscine.text.frontend import TextFrontend, get_frontend
-from oscine.text.split import plan_pieces
+from oscine.text.pauses import PAUSE_DEFAULTS, pause_after
+from oscine.text.split import Segment, plan_segments
 from oscine.types import AudioInput, Capabilities, Guard, Job, Plan, Request, Voice
 
 NAME = "audio8"
@@ -129,16 +130,17 @@ class Audio8Family:
         return Voice(name=name, family=NAME, codec=self._codec_id, tensors={"codes": codes}, transcript=text)
 
     def prepare(self, request: Request, request_id: str) -> Plan:
-        """Jobs for the pieces of the text, all with one voice. Raises an `InvalidRequest`."""
-        pieces = self._pieces(request)
+        """Jobs for the segments of the text, all with one voice. Raises an `InvalidRequest`."""
+        segments = self._segments(request)
+        symbols = [self._symbols(segment.spoken) for segment in segments]
         reference = self._reference(request)
         seed = fresh_seed() if request.seed is None else request.seed
-        carried = reference.is_empty and self._config.voice_cloning and len(pieces) > 1
+        carried = reference.is_empty and self._config.voice_cloning and len(segments) > 1
         jobs: list[Job] = []
-        for number, piece in enumerate(pieces):
+        for number, segment in enumerate(segments):
             check_cancelled()
             first = jobs[0] if jobs and carried else None
-            prompt, num_frames = self._prompt(piece, reference, first, pieces[0].symbols)
+            prompt, num_frames = self._prompt(symbols[number], reference, first, symbols[0])
             limit = self._config.lm.max_seq_len // 3 if carried and first is None else None
             jobs.append(
                 Job(
@@ -150,9 +152,11 @@ class Audio8Family:
                         min_new_frames=MIN_NEW_FRAMES if request.min_new_frames is None else request.min_new_frames,
                     ),
                     seed=derive_seed(seed, number),
-                    max_frames=self._budget(piece, request, prompt.num_columns(num_frames), limit),
+                    max_frames=self._budget(segment, request, prompt.num_columns(num_frames), limit),
                     memory=self._job_bytes(prompt.num_columns(num_frames)) + self._stream_bytes,
-                    text=piece.text,
+                    text=segment.text,
+                    ends=segment.ends,
+                    pause_s=pause_after(segment.ends, request),
                     after=first,
                     guard=self._guard(request),
                 )
@@ -160,36 +164,30 @@ class Audio8Family:
         return Plan(
             jobs=tuple(jobs),
             seed=seed,
-            spoken_text=tuple(piece.spoken for piece in pieces),
+            spoken_text=tuple(segment.spoken for segment in segments),
             input_tokens=sum(job.inputs.prompt.num_columns() for job in jobs),
         )
 
     # Text
 
-    def _pieces(self, request: Request) -> list[_Piece]:
-        """The text cleaned, cut, normalised and turned into what the model reads."""
+    def _segments(self, request: Request) -> list[Segment]:
+        """The text cleaned, cut and normalised."""
         if not request.text.strip():
             raise InvalidRequest("the text is empty; give at least one word to speak", param="text")
         tagged = normalize_text(request.text)  # refuses control tokens before markup is looked at
         normalize = request.normalize is not False
-        cleaned = clean_text(request.text) if normalize else tagged
-        if not speakable(cleaned):
+        segments = plan_segments(
+            clean_blocks(request.text) if normalize else plain_blocks(tagged),
+            self._config.piece_weight,
+            normalize=self._frontend.normalize if normalize else None,
+            by_sentence=request.by_sentence is True,
+        )
+        if not segments:
             raise InvalidRequest(
                 f"nothing in the text can be spoken: {request.text[:60]!r}; give at least one letter or digit",
                 param="text",
             )
-        pieces: list[_Piece] = []
-        limit = self._config.piece_weight
-        for text in plan_pieces(cleaned, limit):
-            check_cancelled()
-            spoken = self._frontend.normalize(text) if normalize else text
-            parts = plan_pieces(spoken, limit)  # figures in words may be much longer than the figures
-            texts = [text] if len(parts) == 1 else parts
-            pieces += [
-                _Piece(text=own, spoken=part, symbols=self._symbols(part))
-                for own, part in zip(texts, parts, strict=True)
-            ]
-        return pieces
+        return segments
 
     def _symbols(self, text: str) -> str:
         return normalize_text(self._frontend.to_symbols(text))
@@ -266,15 +264,15 @@ class Audio8Family:
     # Jobs
 
     def _prompt(
-        self, piece: _Piece, reference: _Reference, first: Job | None, first_symbols: str
+        self, symbols: str, reference: _Reference, first: Job | None, first_symbols: str
     ) -> tuple[PromptIds, int]:
-        """A piece's prompt and the most reference frames it may hold."""
+        """A segment's prompt and the most reference frames it may hold."""
         if first is not None:
-            return self._prompts.reference(piece.symbols, first_symbols), first.max_frames
+            return self._prompts.reference(symbols, first_symbols), first.max_frames
         if reference.transcript is not None:
-            return self._prompts.reference(piece.symbols, reference.transcript), reference.num_frames
+            return self._prompts.reference(symbols, reference.transcript), reference.num_frames
         tag = "" if reference.speaker is None else f"<|speaker:{reference.speaker}|>"
-        return self._prompts.text_only(tag + piece.symbols), 0
+        return self._prompts.text_only(tag + symbols), 0
 
     def _sampling(self, request: Request) -> Sampling:
         defaults = self._config.generation
@@ -286,8 +284,8 @@ class Audio8Family:
             top_p=defaults.top_p if request.top_p is None else request.top_p,
         )
 
-    def _budget(self, piece: _Piece, request: Request, columns: int, limit: int | None) -> int:
-        """Frames the piece may take: the caller's limit or one computed from the text, within the context."""
+    def _budget(self, segment: Segment, request: Request, columns: int, limit: int | None) -> int:
+        """Frames the segment may take: the caller's limit or one computed from the text, within the context."""
         room = self._config.lm.max_seq_len - columns
         if room < 1:
             raise InputTooLong(
@@ -297,21 +295,12 @@ class Audio8Family:
             )
         wanted = request.max_new_tokens
         if wanted is None:
-            wanted = round(max_seconds(piece.spoken) * self._config.codec.frame_rate)
+            wanted = round(max_seconds(segment.spoken) * self._config.codec.frame_rate)
         return min(wanted, room, limit or room)
 
     def _guard(self, request: Request) -> Guard:
         """A budget the caller set is theirs to run into; one computed from the text means a runaway."""
         return replace(self._base_guard, retry_length=request.max_new_tokens is None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Piece:
-    """A piece as written, as spoken, and as the model reads it."""
-
-    text: str
-    spoken: str
-    symbols: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +340,8 @@ def _capabilities(config: Audio8Config, name: str, licence: str) -> Capabilities
                 "max_new_tokens": None,
                 "min_new_frames": MIN_NEW_FRAMES,
                 "normalize": True,
+                "by_sentence": False,
+                **PAUSE_DEFAULTS,
             },
             max_new_tokens=config.lm.max_seq_len,
         ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from oscine.text.english.places import kept_stop, say_places
+from oscine.text.english.romans import NO_NUMERAL
+from oscine.text.english.verses import say_verses
 from oscine.text.sentences import SENTENCE_STARTERS, begins_a_count, is_word_before_number
 
 _TITLES = {
@@ -64,8 +66,9 @@ _NUMBERED = re.compile(
 )
 _ROMAN_NUMBERED = re.compile(r"\b([Vv]ol|[Cc]h|[Pp]t|[Ss]ec|[Ff]ig|Art|Bk)\.\s?(?=[IVXLC]+\b)")
 _FEATURING = re.compile(r"((?:^|[(\[]|\b[A-Z][\w']{0,60}\"?\)? ))feat\.(?= [A-Z])")
+_VS = re.compile(r"(?<![\w.@/-])[Vv]s\b\.?(?![\w.])")
 _VERSUS = re.compile(r"(?<=[A-Za-z] )v\.(?= [A-Z])")
-_LATIN = re.compile(r"\b(" + "|".join(re.escape(key) for key in _DOTTED) + r")\b\.?(,?)", re.IGNORECASE)
+_LATIN = re.compile(r"\b(" + "|".join(re.escape(key) for key in _DOTTED) + r")\b(?!\.[A-Za-z])\.?(,?)", re.IGNORECASE)
 _INITIALISM = re.compile(r"\b(?:[A-Za-z]\.\s?){1,5}[A-Za-z]\.(?!\w)|\bPh\.?\s?D\b\.?|\b(?:[A-Z]\.){2,}[A-Z]\b")
 _INITIAL = re.compile(r"(?:(?<=^)|(?<=[a-z.,]\s)|(?<=[\"(]))\b([A-Z])\.(?=\s+([A-Za-z][a-z]+))")
 _SLANG = {
@@ -88,6 +91,7 @@ _SMALL_NEXT = re.compile(r"\s{1,20}[a-z]")
 def say_abbreviations(text: str) -> str:
     """Returns the text with abbreviations in words; a stop that also ends the sentence stays."""
     text = _LATIN.sub(_latin, text)
+    text = _VS.sub("versus", say_verses(text))
     text = _SLASHED.sub(lambda m: _SLANG[m[1]], text)
     text = _NUMBERED.sub(_numbered, text)
     text = _ROMAN_NUMBERED.sub(lambda m: _BEFORE_NUMBER[m[1]] + " ", text)
@@ -99,7 +103,14 @@ def say_abbreviations(text: str) -> str:
     text = _WITH_DOT.sub(_with_dot, text)
     text = _WITHOUT_DOT.sub(lambda m: _NO_DOT[m[1]], text)
     text = _INITIALISM.sub(_initialism, text)
-    return _INITIAL.sub(lambda m: m[0] if m[2].lower() in SENTENCE_STARTERS else m[1], text)
+    return _INITIAL.sub(_initial, text)
+
+
+def _initial(match: re.Match[str]) -> str:
+    """The letter without its stop; one that could be a numeral is marked as none."""
+    if match[2].lower() in SENTENCE_STARTERS:
+        return match[0]
+    return match[1] + (NO_NUMERAL if match[1] in "IVX" else "")
 
 
 def _numbered(match: re.Match[str]) -> str:

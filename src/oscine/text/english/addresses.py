@@ -98,6 +98,8 @@ def _spell_marks(text: str) -> str:
 
 def _file(match: re.Match[str]) -> str:
     name, inner, extension = match.groups()
+    if len(name) == 1 and name.isupper() and extension.isupper():
+        return match.group()  # D.C., U.S.C.: initials
     if not extension.isascii() or not (extension.islower() or extension.isupper()):
         return match.group()
     middle = [_SPOKEN_EXTENSIONS.get(part.lower(), part) for part in inner.split(".") if part]

@@ -10,6 +10,7 @@ _SPACED_GROUPS = re.compile(
     r"(?<![\w.,+$-])(?<!\d\s)[1-9]\d{0,2}(?:(?:\s\d{3}){2,20}|(?:\s000){1,20}|(?:'\d{3}){1,20})(?![\w]|\s\d|[.,']\d)"
 )
 _GROUP_MARK = re.compile(r"[\s']")
+_INDIAN_GROUPS = re.compile(r"(?<![\w.,])[1-9]\d?(?:,\d\d){1,6},\d{3}(?![\w]|,\d)")
 _POINT_GROUPS = re.compile(r"(?<![\w.,])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d{1,2})(?![\w]|[.,]\d)")
 _EURO_GROUPS = re.compile(r"(?<![\w.,])(\d{1,3})\.(\d{3})(?=\s?€)|(?<=€)(\d{1,3})\.(\d{3})(?![\d.,])")
 _UNIT_NEXT = r"[€£¥%°]|(?:kg|g|mg|km|m|cm|mm|l|ml|kr|zł|EUR|CHF|PLN|SEK|NOK|DKK|million|billion)\b"
@@ -37,6 +38,7 @@ def plain_notation(text: str) -> str:
     unit or beside a currency.
     """
     text = _SPACED_GROUPS.sub(lambda m: _GROUP_MARK.sub("", m[0]), text)
+    text = _INDIAN_GROUPS.sub(lambda m: m[0].replace(",", ""), text)
     text = _POINT_GROUPS.sub(lambda m: m[0].replace(".", "").replace(",", "."), text)
     text = _EURO_GROUPS.sub(lambda m: (m[1] or m[3]) + (m[2] or m[4]), text)
     return _DECIMAL_COMMA.sub(lambda m: f"{m[1] or m[3]}.{m[2] or m[4]}", text)

@@ -50,6 +50,11 @@ _WEEKDAY = re.compile(
     rf"|(?=,\s+(?:\d|the\s+[a-z ]+ of {_MONTH}\b|{_MONTH}\b))))"
     rf"|(?<=\bon )(Wed|Sat|Sun)(?:\.|(?=$|[,;!?]))"
 )
+_OPEN_DAY = re.compile(
+    r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)(?=\s\d{1,2}(?::\d\d)?\s?(?:[-–—]|to\b|[ap]\.?m\b|o'clock))"
+    r"|\b((?:[Cc]losed|[Oo]pen|[Ee]very|[Uu]ntil|[Tt]ill|[Nn]ext|[Ll]ast)\s)(Wed|Sat|Sun)\b\.?(?=$|[\s,;!?)])"
+)
+_CLASS_YEAR = re.compile(r"(?<![\w'])'(\d\d)(?!['\w])")
 _NAME_RANGE = re.compile(rf"\b({_DAY})\b\.?\s?[-–—]\s?({_DAY})\b\.?(?=\W|$)|\b({_MONTH})\b\.?[-–]({_MONTH})\b\.?")
 _DECADE = re.compile(
     r"(?<![\w.,])(?:((?:1\d|20))(\d0)|(?:(?<=\bthe )|(?<=\bin )|(?<=\bhis )|(?<=\bher )|(?<=\bmid-)|(?<=\bmid )"
@@ -90,7 +95,7 @@ def say_dates(text: str) -> str:
 def say_calendar_names(text: str) -> str:
     """Returns the text with short names of weekdays and months, as in `Mon.` and `in Jan. we`, written out."""
     text = _NAME_RANGE.sub(_name_range, text)
-    text = _WEEKDAY.sub(_weekday, text)
+    text = _WEEKDAY.sub(_weekday, _OPEN_DAY.sub(_open_day, text))
     return _MONTH_ALONE.sub(lambda m: _SHORT[m[1]], text)
 
 
@@ -101,6 +106,7 @@ def say_decades(text: str) -> str:
 
 def say_years(text: str) -> str:
     """Returns the text with eras and plain years in words; `1200 calories` is a count, not a year."""
+    text = _CLASS_YEAR.sub(lambda m: "two thousand" if m[1] == "00" else _short_year(m[1]), text)
     text = _ERA.sub(lambda m: f"{year(int(m[1]))} {' '.join(m[2])}", text)
     text = _YEAR_RANGE.sub(_year_range, text)
     text = _SEASON.sub(lambda m: f"{year(int(m[1]))} slash {_short_year(m[2])}", text)
@@ -199,6 +205,13 @@ def _weekday(match: re.Match[str]) -> str:
     stop = "." if match.group().endswith(".") and _NEW_SENTENCE.match(match.string, match.end()) else ""
     following = _DATE_FOLLOWS.match(match.string, match.end())
     return _DAYS[match[1] or match[2] or match[3]] + ("" if following else stop)
+
+
+def _open_day(match: re.Match[str]) -> str:
+    if match[1]:
+        return _DAYS[match[1]]
+    stop = "." if match.group().endswith(".") and _NEW_SENTENCE.match(match.string, match.end()) else ""
+    return match[2] + _DAYS[match[3]] + stop
 
 
 def _decade(match: re.Match[str]) -> str:

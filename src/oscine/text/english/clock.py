@@ -10,7 +10,8 @@ _HALF = r"([ap])(?:\.\s?m\b\.?|\s?m\b)(?!\w)"
 _CLOCK = re.compile(rf"(?<![\w:.,/])(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:])(?:\s?{_HALF})?", re.IGNORECASE)
 _CLOCK_RANGE = re.compile(r"(?<=\d:\d\d)\s?[-–—]\s?(?=\d{1,2}:\d\d)")
 _HALF_RANGE = re.compile(r"(?<=\d)(\s?[ap]\.?\s?m\b\.?)\s?[-–—]\s?(?=\d{1,2}(?::\d\d)?\s?[ap]\.?\s?m\b)", re.IGNORECASE)
-_HALF_SLASH = re.compile(r"(?<=\d[ap]m)\s?/\s?(?=\d)|(?<=\d\s[ap]m)\s?/\s?(?=\d)", re.IGNORECASE)
+_HALF_SLASH = re.compile(r"(\d\s?[ap]m(?:\s[A-Z]{2,4})?)\s?/\s?(?=\d)", re.IGNORECASE)
+_DURATION_BEFORE = re.compile(r"\b(?:in|of|for|took|takes|lasted|lasts|time|after|record|runs|ran|finished)\s$")
 _DOTTED = re.compile(rf"(?<![\w:.,/$€£])(\d{{1,2}})\.([0-5]\d)(?=\s?{_HALF})", re.IGNORECASE)
 _HOUR = re.compile(rf"(?<![\w:.,/])(\d{{1,2}})(?:\s?[-–]\s?(\d{{1,2}}))?\s?{_HALF}", re.IGNORECASE)
 _HALF_ALONE = re.compile(r"\b([ap])\.m\b\.?", re.IGNORECASE)
@@ -25,7 +26,7 @@ _NEW_SENTENCE = re.compile(r"[\"')]{0,9}(?:$|\s{1,20}[A-Z\"'(\d])")
 def say_times(text: str) -> str:
     """Returns the text with clock times, hours with minutes, and ratios in words."""
     text = _CLOCK_RANGE.sub(" to ", text)
-    text = _HALF_SLASH.sub(" slash ", text)
+    text = _HALF_SLASH.sub(r"\1 slash ", text)
     text = _HALF_RANGE.sub(r"\1 to ", text)
     text = _DOTTED.sub(lambda m: f"{m[1]}:{m[2]}" if 1 <= int(m[1]) <= 12 else m[0], text)
     text = _CLOCK.sub(_clock, text)
@@ -50,6 +51,9 @@ def _clock(match: re.Match[str]) -> str:
     hour, minute, second = int(match[1]), int(match[2]), int(match[3] or 0)
     if hour > 24 or minute > 59 or second > 59:
         return match.group()
+    if match[3] and not match[4] and _DURATION_BEFORE.search(match.string[max(match.start() - 12, 0) : match.start()]):
+        parts = ((hour, "hour"), (minute, "minute"), (second, "second"))
+        return ", ".join(_counted(value, name) for value, name in parts if value) or match.group()
     if minute == 0 and not second:
         words = cardinal(hour) + ("" if match[4] else " o'clock" if 1 <= hour <= 12 else " hundred")
     else:

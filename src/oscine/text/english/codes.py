@@ -22,7 +22,8 @@ _CHAIN = re.compile(r"(?<![\w.,$€£/-])\d+(?:-\d+){2,}(?![\w-]|[.,]\d)")
 _CODE = re.compile(
     r"\b((?:(?:zip|postal|area|access|pass|pin|dialing|dialling|country|error|promo|verification|security|confirmation"
     r"|booking)\s?code|PIN|ZIP|passcode|password|(?:account|serial|confirmation|tracking|order|invoice|reference|ticket"
-    r"|case|phone|telephone|card|policy|member|booking|part)\s(?:number|no\.?)|extension)(?:\s(?:is|was))?[:=]?\s#?)"
+    r"|case|phone|telephone|card|policy|member|booking|part)\s(?:number|no\.?)|extension|(?:ending|ends)\s(?:in|with)"
+    r"|last\sfour(?:\sdigits)?)(?:\s(?:is|was|are))?[:=]?\s#?)"
     r"(\d{3,})(?![\w-]|[.,]\d)",
     re.IGNORECASE,
 )
@@ -32,6 +33,14 @@ _ROUTE = re.compile(
 )
 _MODEL = re.compile(r"\b([A-Z]{2,4}\s)((?:[3-9]\d|2[1-9])[1-9]\d)(?![\w/%°-]|[.,:]\d|\s[a-z]+s\b)")
 
+_LETTERED_MODEL = re.compile(
+    r"\b((?:iPhone|iPad|Galaxy|Pixel|Nexus|Moto|OnePlus|Redmi|PlayStation|Xbox)\s)(\d{1,3})([a-z])\b"
+)
+_STATISTIC = re.compile(r"(?<=\d )(?:ERA|RBI|SAT)\b")
+_COMPANY = re.compile(
+    r"\b3M\b(?='s|\s(?:tape|masks?|Company|Co\b|products?|stock|shares|said|says|is|has|was|announced|since|filters?)\b)"
+    r"|(?:(?<=\bby )|(?<=\bat ))3M\b(?!\s[a-z]+s\b)"
+)
 _GROUP = re.compile(r"\+?\d+")
 
 
@@ -47,6 +56,8 @@ def say_telephone_numbers(text: str) -> str:
 
 def say_codes(text: str) -> str:
     """Returns the text with codes digit by digit and numbers of routes, rooms and models in pairs."""
+    text = _STATISTIC.sub(lambda m: " ".join(m[0]), text)
+    text = _LETTERED_MODEL.sub(lambda m: f"{m[1]}{in_pairs(m[2])} {m[3].upper()}", _COMPANY.sub("three M", text))
     text = _CODE.sub(lambda m: m[1] + digits(m[2]), text)
     text = _ROUTE.sub(lambda m: m[1] + in_pairs(m[2]) + (" " + in_pairs(m[3]) if m[3] else ""), text)
     return _MODEL.sub(lambda m: m[1] + in_pairs(m[2]), text)

@@ -19,6 +19,7 @@ _BEFORE_NOUN = word_set(
     the a an his her its their our my your this that these those of no some any each every another which whose in on
     at with by from for into about without per new old good bad big small large little great first last next own such
     more much many few public long short high low best criminal world full heavy early late
+    fresh local organic seasonal poor lame
     """
 )
 _BEFORE_PARTICIPLE = word_set(
@@ -85,6 +86,7 @@ def _wind(before: str, after: str, words: Sequence[str]) -> str | None:
         "back",
         "",
     )
+    verb = verb or (not before and after in _DETERMINERS)
     return "wˈInd" if verb else "wˈɪnd"
 
 
@@ -136,7 +138,49 @@ def _minute(before: str, after: str, words: Sequence[str]) -> str | None:
     return "mInˈut" if tiny or before in ("very", "so", "extremely") else "mˈɪnət"
 
 
+def _nice(before: str, after: str, words: Sequence[str]) -> str | None:
+    """The town, where one goes to or is and no noun follows."""
+    place = before in word_set("to in from near visit visited visiting") and after in word_set(
+        "and on for with last this next in by france is was to during yesterday today"
+    )
+    alone = before in ("to", "from", "visit", "visited") and after == ""
+    return "nˈis" if place or alone else "nˈIs"
+
+
+def _job(before: str, after: str, words: Sequence[str]) -> str | None:
+    name = before == "of" and not {"book", "patience", "story", "trials"}.isdisjoint(words)
+    return "ʤˈOb" if name else "ʤˈɑb"
+
+
+def _wound(before: str, after: str, words: Sequence[str]) -> str | None:
+    turned = before in word_set("he she they we i it who and river road path trail") and after in (
+        *_DETERMINERS,
+        *word_set("around through down back its along past"),
+    )
+    return "wˈWnd" if turned or after in ("up", "around") else "wˈund"
+
+
+def _produce(before: str, after: str, words: Sequence[str]) -> str | None:
+    goods = (before in _BEFORE_NOUN or before == "farm") and after not in _DETERMINERS
+    return "pɹˈOdus" if goods and before not in ("that", "which", "those") else "pɹədˈus"
+
+
+def _row(before: str, after: str, words: Sequence[str]) -> str | None:
+    quarrel = after in ("about", "over", "with", "between", "erupted") and before in ("a", "the", "this", "big", "huge")
+    return "ɹˈW" if quarrel else "ɹˈO"
+
+
+def _excuse(before: str, after: str, words: Sequence[str]) -> str | None:
+    return "ɪkskjˈus" if before in _BEFORE_NOUN and before not in ("by", "for", "that") else None
+
+
 _SPECIAL = {
+    "nice": _nice,
+    "job": _job,
+    "wound": _wound,
+    "produce": _produce,
+    "row": _row,
+    "excuse": _excuse,
     "read": _read,
     "live": _live,
     "lead": _lead,

@@ -8,8 +8,16 @@ from oscine.text.english.grammar import is_attributive
 from oscine.text.english.numerals import NUMBER, cardinal, number
 from oscine.text.wordlist import word_set
 
-SCALES = {"k": "thousand", "m": "million", "mn": "million", "bn": "billion", "b": "billion", "tn": "trillion"}
-_SCALE = r"(?:[\s-]?(thousand|million|billion|trillion|bn|mn|tn|[kKmMB])(?![\w/]))?"
+SCALES = {
+    "k": "thousand",
+    "m": "million",
+    "mn": "million",
+    "bn": "billion",
+    "b": "billion",
+    "tn": "trillion",
+    "mm": "million",
+}
+_SCALE = r"(?:[\s-]?(thousand|million|billion|trillion|bn|mn|tn|MM|[kKmMB])(?![\w/]))?"
 _Names = tuple[str, str, str, str]
 _DOLLARS: _Names = ("dollar", "dollars", "cent", "cents")
 _CURRENCIES: dict[str, _Names] = {
@@ -124,7 +132,7 @@ def _scale(scale: str) -> str:
 
 def _amount(match: re.Match[str], value: str, scale: str | None, names: _Names) -> str:
     one, many, small, smalls = names
-    if is_attributive(match, _NOUNS):
+    if scale != "MM" and is_attributive(match, _NOUNS):
         many, smalls = one, small
     if scale:
         return f"{number(value)} {_scale(scale)} {many}"

@@ -16,9 +16,10 @@ from oscine.text.english.arithmetic import plain_notation, say_arithmetic, say_s
 from oscine.text.english.calendar import say_calendar_names, say_dates, say_decades, say_years
 from oscine.text.english.clock import say_times
 from oscine.text.english.codes import say_codes, say_telephone_numbers
+from oscine.text.english.formulas import say_formulas
 from oscine.text.english.money import say_money
 from oscine.text.english.numerals import NUMBER, cardinal, fraction, number, ordinal
-from oscine.text.english.quantities import say_bare_units, say_measures
+from oscine.text.english.quantities import join_ranges, say_bare_units, say_measures
 from oscine.text.english.romans import say_roman_numerals
 from oscine.text.english.scripts import to_plain_latin
 from oscine.text.english.spelling import say_capitals, say_consonants, say_mixed_words, say_symbols
@@ -27,6 +28,7 @@ _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": 
 _RUN = re.compile(r"([^\w\s])\1{3,}")  # shortened first: more of it says no more
 _GIANT = re.compile(r"\S{200}")  # no word; broken up, so that it is not looked up as one
 _BLANKS = re.compile(r"\s+")
+_ROMAN_LETTERS = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0x2160, 0x2180)}
 _VULGAR = re.compile(r"(\d)?([¼-¾⅐-⅞])")
 _ABOUT = re.compile(r"(?<!\w)~\s?(?=[\d$€£])")
 _IDIOMS = {"24/7": "twenty four seven", "9/11": "nine eleven", "50/50": "fifty fifty", "20/20": "twenty twenty"}
@@ -71,7 +73,8 @@ def normalize(text: str) -> str:
     """
     text = unicodedata.normalize("NFC", text).translate(_QUOTES)
     text = _GIANT.sub(r"\g<0> ", _BLANKS.sub(" ", _RUN.sub(r"\1\1\1", text)))
-    text = say_superscripts(_VULGAR.sub(_vulgar, text))
+    text = text.translate(_ROMAN_LETTERS)
+    text = say_superscripts(say_formulas(_VULGAR.sub(_vulgar, text)))
     text = _GLUED_STOP.sub(" ", text) if "://" not in text else text
     text = say_addresses(text)
     text = say_abbreviations(text)
@@ -90,7 +93,7 @@ def normalize(text: str) -> str:
 
 def _say_numbers(text: str) -> str:
     text = "".join(str(unicodedata.decimal(char)) if char.isdecimal() else char for char in text)
-    text = _ABOUT.sub("about ", text)
+    text = join_ranges(_ABOUT.sub("about ", text))
     text = _IDIOM.sub(lambda m: _IDIOMS[m[1]], text)
     text = say_dates(text)
     text = say_times(text)

@@ -9,7 +9,7 @@ from functools import partial
 
 from oscine.text.english.grammar import is_attributive
 from oscine.text.english.money import SCALES
-from oscine.text.english.numerals import NUMBER, in_pairs, number
+from oscine.text.english.numerals import NUMBER, in_pairs, number, ordinal, plural
 from oscine.text.wordlist import word_set
 
 _UNITS = {
@@ -24,7 +24,10 @@ _UNITS = {
     "kW": "kilowatt", "MW": "megawatt", "GW": "gigawatt", "V": "volt", "kV": "kilovolt", "mV": "millivolt",
     "mA": "milliampere", "J": "joule", "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie", "px": "pixel",
     "ha": "hectare", "ac": "acre", "N": "newton", "Pa": "pascal", "kPa": "kilopascal", "MP": "megapixel",
-    "tbsp": "tablespoon", "tsp": "teaspoon", "pt": "point", "dB": "decibel",
+    "tbsp": "tablespoon", "tsp": "teaspoon", "Tbsp": "tablespoon", "TBSP": "tablespoon", "Tbs": "tablespoon",
+    "tbs": "tablespoon", "Tsp": "teaspoon", "pts": "point", "mcg": "microgram", "kΩ": "kilohm", "Ω": "ohm",
+    "MΩ": "megohm", "µF": "microfarad", "μF": "microfarad", "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry",
+    "pt": "point", "dB": "decibel",
 }  # fmt: skip
 _INVARIABLE = {
     "ft": ("foot", "feet"), "in": ("inch", "inches"), "Hz": ("hertz", "hertz"), "kHz": ("kilohertz", "kilohertz"),
@@ -40,7 +43,8 @@ _INVARIABLE = {
     "GB/s": ("gigabyte per second", "gigabytes per second"), "kWh": ("kilowatt hour", "kilowatt hours"),
     "mAh": ("milliamp hour", "milliamp hours"), "fps": ("frame per second", "frames per second"),
     "rpm": ("revolution per minute", "revolutions per minute"), "dpi": ("dot per inch", "dots per inch"),
-    "ppm": ("part per million", "parts per million"), "psi": ("P S I", "P S I"), "bpm": ("beat per minute",
+    "ppm": ("part per million", "parts per million"), "bps": ("basis point", "basis points"),
+    "psi": ("P S I", "P S I"), "bpm": ("beat per minute",
     "beats per minute"), "sq ft": ("square foot", "square feet"), "sq m": ("square meter", "square meters"),
     "sq mi": ("square mile", "square miles"),
     "sq km": ("square kilometer", "square kilometers"), "°C": ("degree Celsius", "degrees Celsius"),
@@ -78,6 +82,16 @@ _SQUARE = re.compile(r"(?<=\d)\s?(sq|cu|fl)\.\s?(?=(?:ft|mi?|km|in|oz)\b)")
 _UNIT = "|".join(re.escape(unit) for unit in _all_units)
 _BELOW = "|".join(sorted(_DENOMINATORS, key=len, reverse=True))
 _RANGE = rf"(?<![\w.,$€£-])(-?{NUMBER})(?:\s?[-–—]\s?|\s+to\s+)({NUMBER})"
+_BOTH_ENDS = re.compile(rf"(?<![\w.,$€£-])({NUMBER})(\s?)({_UNIT})\s?[-–—]\s?(?={NUMBER}\s?\3(?![\w°/]))")
+_STONES = re.compile(r"(?<![\w.,])(\d{1,2})\s?st\s?(\d{1,2})\s?lbs?\b\.?|(?<=\bweighs )(\d{1,2})\s?st\b")
+_CUPS = re.compile(rf"(?<![\w.,])({NUMBER}|(?:one|a|three)\s(?:half|quarters?|thirds?))\s?c\.(?=\s[a-z])")
+_GOAL_MINUTE = re.compile(
+    r"\b(?:goals?|scored?|scores|scoring|penalty|booked|card|equali[sz]ed|equali[sz]er|header)\b[^.]{0,60}$"
+)
+_NAMED_BY_NUMBER = re.compile(r"(?<![\w.,$€£-])(\d{3,4})s(?!\w)")
+_DURATION_BEFORE = re.compile(
+    r"(?:\b(?:for|in|after|every|within|of|than|took|takes|lasts?|lasted|wait|waited|timeout|least|most|to)|[=:~-])\s?$"
+)
 _DOTS = re.compile(rf"(?<![\w.,])({NUMBER}[\s-]?)({_DOTTED_UNITS})\.(?!\w)")
 _INCHES_SPACED = re.compile(
     r"(?<=\d)\s?in\b(?=\s(?:of|wide|long|tall|thick|deep|high|by|x|diameter|across|per)\b|\s?x\s?\d)"
@@ -91,7 +105,7 @@ _BARE_UNIT = re.compile(r"(?<![\w/.$€£^-])(" + "|".join(re.escape(key) for ke
 _PER_BARE = re.compile(rf"(?<=\bper )({_BELOW})\b(?!\.\w)")
 _TIMES = re.compile(rf"(?<![\w.,])({NUMBER})[x×](?![\w])")
 _PRODUCT = re.compile(rf"(?<=\d)\s?[x×]\s?(?=10\^|10[⁻⁰¹²³⁴-⁹]|{NUMBER}\s?=)")
-_DIMENSIONS = re.compile(rf"(?<![\w.,])({NUMBER})\s?[x×]\s?(?={NUMBER})")
+_DIMENSIONS = re.compile(rf"(?<![\w.,])({NUMBER})\s?[x×]\s?(?={NUMBER}(?![\d²³^]))")
 _PIXELS = re.compile(r"(?<![\w.,])(\d{3,4})\s?[x×]\s?(\d{3,4})(?![\w.,]\d|\w)")
 _INCHES_BY = re.compile(rf"(?<=\bby )({NUMBER})\s?in\b(?=$|[\s,.;:!?)])")
 _HEIGHT = re.compile(r"(?<![\w.,])(\d{1,2})'\s?(\d{1,2})(?:\"|'')")
@@ -117,6 +131,9 @@ _NOUN_AFTER_INCHES = re.compile(rf"\s(?!(?:{_AFTER_INCHES})\b)[a-z]{{3}}")
 
 def say_measures(text: str) -> str:
     """Returns the text with measures, percentages and factors in words."""
+    text = _STONES.sub(lambda m: f"{number(m[1] or m[3])} stone" + (f" {number(m[2])}" if m[2] else ""), text)
+    text = _CUPS.sub(lambda m: f"{m[1]} cup" + ("s" if m[1].isdecimal() and m[1] != "1" else ""), text)
+    text = _NAMED_BY_NUMBER.sub(_named_by_number, text)
     text = _FRACTION_UNIT.sub(_fraction_unit, text)
     text = _DOZENS.sub(lambda m: {2: "tens", 3: "hundreds"}.get(len(m[1]), "thousands"), text)
     text = _PRODUCT.sub(" times ", text)
@@ -126,7 +143,7 @@ def say_measures(text: str) -> str:
     text = _HEIGHT.sub(lambda m: f"{number(m[1])} foot {number(m[2])}", text)
     text = _INCHES_BY_INCHES.sub(r"\1 by ", text)
     text = _INCHES.sub(partial(_inches, [mark.start() for mark in _OPENING.finditer(text)]), text)
-    text = _FEET.sub(lambda m: _measure(m[1], ("foot", "feet")), text)
+    text = _FEET.sub(_feet, text)
     text = _INCHES_SPACED.sub(lambda m: _measure(m[1], ("inch", "inches")) if m[1] else " inches", text)
     text = _RUN.sub(lambda m: f"{number(m[1])} K", text)
     text = _COUNT_SCALE.sub(lambda m: f"{number(m[1])} {SCALES[m[2].lower()]}", text)
@@ -134,6 +151,11 @@ def say_measures(text: str) -> str:
     text = _MEASURE_RANGE.sub(_say_range, text)
     text = _MEASURE.sub(_say_measure, text)
     return _TIMES.sub(lambda m: number(m[1]) + " times", text)
+
+
+def join_ranges(text: str) -> str:
+    """Returns the text with the unit of a range said once: `5%-6%` → `5-6%`."""
+    return _BOTH_ENDS.sub(r"\1-", text)
 
 
 def say_bare_units(text: str) -> str:
@@ -163,6 +185,20 @@ def _names(unit: str, power: str | None) -> tuple[str, str]:
 
 def _measure(value: str, names: tuple[str, str]) -> str:
     return f"{number(value)} {names[0] if value.lstrip('-') in ('1', '1.0') else names[1]}"
+
+
+def _feet(match: re.Match[str]) -> str:
+    """Feet, or the minute of a match where a goal is told."""
+    if _GOAL_MINUTE.search(match.string[max(match.start() - 100, 0) : match.start()]):
+        return f"{ordinal(int(match[1].replace(',', '')))} minute"
+    return _measure(match[1], ("foot", "feet"))
+
+
+def _named_by_number(match: re.Match[str]) -> str:
+    """`747s` and `1099s` are several of that name; seconds only where a duration is told."""
+    if _DURATION_BEFORE.search(match.string[max(match.start() - 12, 0) : match.start()]) or match[1].endswith("00"):
+        return match.group()
+    return plural(in_pairs(match[1]))
 
 
 def _inches(openings: Sequence[int], match: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ _SPELLED = word_set(
     HTTP PDF DVD CD DNA RNA HIV GPS ATM VIP MRI IQ EQ DJ MC PS TTS LLM SQL PHP CSS XML UFO NYC LED LCD DIY FAQ ETA
     CV BA MA MBA PHD MD RV SUV GDP NHS ABC NBC CBS MTV HBO UPS KFC BMW IRS EPA FDA SEC FAQ IP OS UI UX QA AR VR HD
     EST PST CST MST EDT PDT CDT MDT GMT UTC BST CET CEST JST AEST CI CTO CFO COO
+    ISO LAX
     """
 )
 _ALONE_SPELLED = frozenset(
@@ -64,6 +65,9 @@ _HASHTAG = re.compile(r"(?<!\w)#(?=[A-Za-z])")
 _HANDLE = re.compile(r"(?<![\w.])@(?=[A-Za-z])")
 _GRADE = re.compile(r"(?<![\w-])([A-F])-(?=\s|[.,;!?)]|$)")
 _CODE_SIGNS = (
+    (re.compile(r"\s?>=\s?"), " is greater than or equal to "),
+    (re.compile(r"\s?<=\s?(?!=)"), " is less than or equal to "),
+    (re.compile(r"\s?&&\s?"), " and "),
     (re.compile(r"\s?!==?\s?"), " is not equal to "),
     (re.compile(r"(?<=[\w\s])={2,3}(?=[\w\s])"), "="),
     (re.compile(r"\s?(?:->|=>|→)\s?(?=\w)"), " to "),
@@ -89,7 +93,11 @@ _POINT_LETTERS = re.compile(r"(?<![\w.,])(\d+\.\d+)([a-z]{1,3}|[A-Z]{1,3})(?![\w
 _CAMEL = re.compile(r"\b(?=[A-Za-z]*?[a-z][A-Z])[A-Za-z]++\b")
 _CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CAPITALS = re.compile(r"(?<![A-Za-z'])(?:[A-Z]+(?:'[A-Z]+)+|[A-Z]{2,}(?:'?s)?)(?![A-Za-z])")
-_THE_LETTERS = re.compile(r"(?<=\b[Tt]he )(WHO|SAT|GRE)\b")
+_THE_LETTERS = re.compile(
+    r"(?<=\b[Tt]he )(WHO|SAT|GRE)\b|(?<=\b[Ll]anded at )([A-Z]{3})\b"
+    r"|\b(?:(?<=\b[Ff]lew to )|(?<=\b[Ff]ly to )|(?<=\b[Ff]lying to )|(?<=\b[Ff]light to )"
+    r"|(?<=\b[Ff]light from ))([A-Z]{3})\b"
+)
 _LETTER_PAIR = re.compile(r"\b([A-Z]{1,3})&([A-Z]{1,3})\b")
 _NAME_PREFIX = re.compile(r"^(?:Mc|Mac|De|Di|Le|La|Van|Fitz|O)[A-Z][a-z]+$")
 
@@ -138,7 +146,7 @@ def say_capitals(text: str) -> str:
     if _is_shouted(text):
         return _say_shouted(text)
     text = _RUN_IN_CAPITALS.sub(lambda m: _say_shouted(m[0]) if _holds_words(m[0]) else m[0], text)
-    text = _THE_LETTERS.sub(lambda m: spelled(m[1]), text)
+    text = _THE_LETTERS.sub(lambda m: spelled(m[0]), text)
     return _CAPITALS.sub(lambda m: _capitals(m[0], shouting=False), text)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import threading
 import time
@@ -149,8 +150,8 @@ class SpeechStream:
 
     @property
     def audible_until(self) -> float:
-        """When what has been made will have been played, for a listener who goes on with another stream."""
-        return self._pace.runs_out
+        """When what has been given will have been played, for a listener who goes on with another stream."""
+        return self._pace.runs_out if self._pace.begun else -math.inf
 
     @property
     def num_frames(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oscine import families
@@ -30,12 +30,12 @@ def break_engine(fault: BaseException) -> None:
     """The engine fails at the second request."""
     plan = Scheduler.plan
 
-    def faulty(self: Scheduler[Entry], key: Callable[..., Any], max_batch: Callable[..., int]) -> Sequence[Entry]:
+    def faulty(self: Scheduler[Entry], *arguments: Any) -> Sequence[Entry]:
         if any(entry.job.id.startswith("r2") for entry in self.running):
             raise fault
-        return plan(self, key, max_batch)
+        return plan(self, *arguments)
 
-    Scheduler.plan = faulty  # type: ignore[method-assign, assignment]
+    Scheduler.plan = faulty  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from oscine.engine.admission import PacingStats
 from oscine.errors import GenerationError
 from oscine.server.app import create_app
 from oscine.server.loading import engine_for
@@ -175,7 +176,8 @@ def test_frames_a_second_are_those_of_the_last_seconds() -> None:
     metrics._recent[0] = (time.monotonic() - 2 * FRAMES_WINDOW_S, 70)
     metrics.made(30)
     metrics.made(20)
-    text = metrics.render(queue_depth=0, running=0, active=0)
+    pacing = PacingStats(listening=0, waiting=0, lead_s=None, wait_s=0.0, places={}, rates={})
+    text = metrics.render(queue_depth=0, running=0, active=0, pacing=pacing)
     assert f"\noscine_frames_per_second {50 / FRAMES_WINDOW_S:g}\n" in text
     assert "\noscine_frames_total 120\n" in text
 

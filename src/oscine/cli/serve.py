@@ -29,6 +29,7 @@ _AT_LEAST_ONE = (
     "max_held_mb",
     "max_audio_s",
     "decode_timeout_s",
+    "max_wait_s",
     "receive_timeout_s",
     "send_timeout_s",
     "shutdown_s",
@@ -79,6 +80,14 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         metavar="N",
         help="at a time; the oldest that are not being served make room (default: 512, or what the limit of open files "
         "allows)",
+    )
+    limits.add_argument(
+        "--max-wait-s",
+        type=float,
+        default=30,
+        metavar="S",
+        help="for the turn of a request that is heard while it is made; longer is 429 with Retry-After "
+        "(default: %(default)s)",
     )
     limits.add_argument("--max-chars", type=int, default=100_000, metavar="N", help="of a text (default: %(default)s)")
     limits.add_argument("--max-body-mb", type=int, default=32, metavar="N", help="of a request (default: %(default)s)")
@@ -206,6 +215,7 @@ def make_settings(args: argparse.Namespace, api_key: str | None) -> ServerSettin
         decode_timeout_s=args.decode_timeout_s,
         receive_timeout_s=args.receive_timeout_s,
         send_timeout_s=args.send_timeout_s,
+        max_wait_s=args.max_wait_s,
     )
 
 

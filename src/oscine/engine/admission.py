@@ -30,13 +30,14 @@ _LEARNED = 0.1
 class PacingStats:
     """How listeners fare: how many are let in and wait, and by how much the one worst off is ahead, in seconds.
 
-    `places` is how many could be served by the rate of each model; `rates` are seconds of audio in one of work by model
-    and number of requests.
+    `wait_s` is how long one more would wait for their turn. `places` is how many could be served by the rate of each
+    model; `rates` are seconds of audio in one of work by model and number of requests.
     """
 
     listening: int
     waiting: int
     lead_s: float | None
+    wait_s: float
     places: Mapping[str, int]
     rates: Mapping[str, Mapping[int, float]]
 
@@ -117,19 +118,18 @@ class Admission:
 
     def expected_wait_s(self, pace: Pace, now: float) -> float:
         """Seconds until one of the waiting is let in, by the measured rates and what those before them may need."""
-        before = self.waiting[: self.waiting.index(pace)]
-        places = max(1, len(self.listening), self._places(pace.model, now))
-        work = [self._work_s(each, len(self.listening), now) for each in self.listening]
-        return expected_wait(work, [self._work_s(each, places, now) for each in before], places)
+        return self._expected_wait_s(self.waiting[: self.waiting.index(pace)], pace.model, now)
 
     def stats(self, now: float) -> PacingStats:
         """A moment's view."""
         leads = [pace.lead_s(now) for pace in self.listening if pace.begun and pace.pieces]
         models = self.rates.models()
+        last = next((pace.model for pace in reversed([*self.listening, *self.waiting])), "")
         return PacingStats(
             listening=len(self.listening),
             waiting=len(self.waiting),
             lead_s=min(leads, default=None),
+            wait_s=self._expected_wait_s(self.waiting, last, now) if self.waiting else 0.0,
             places={model: self._places(model, now) for model in models},
             rates={model: self.rates.measured(model, now) for model in models},
         )
@@ -164,6 +164,11 @@ class Admission:
             begins = max(each.lead_s(now), 0.0)
             needs.append(Need(begins=begins, lasts=self._left_s(each) / each.speed, share=each.speed / rate))
         return keeps_up(needs)
+
+    def _expected_wait_s(self, before: Sequence[Pace], model: str, now: float) -> float:
+        places = max(1, len(self.listening), self._places(model, now))
+        work = [self._work_s(each, len(self.listening), now) for each in self.listening]
+        return expected_wait(work, [self._work_s(each, places, now) for each in before], places)
 
     def _places(self, model: str, now: float) -> int:
         """How many who listen to a model alone, each at its own speed, its measured rate can serve; one at least."""

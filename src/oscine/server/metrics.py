@@ -8,6 +8,10 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oscine.engine.admission import PacingStats
 
 TTFA_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 RTF_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0)
@@ -111,8 +115,8 @@ class Metrics:
         while self._recent and self._recent[0][0] < time.monotonic() - FRAMES_WINDOW_S:
             self._recent.popleft()
 
-    def render(self, *, queue_depth: int, running: int, active: int) -> str:
-        """All series as text; the arguments are numbers of jobs waiting, jobs running and requests being served."""
+    def render(self, *, queue_depth: int, running: int, active: int, pacing: PacingStats) -> str:
+        """All series as text; `queue_depth` and `running` are numbers of jobs, `active` of requests being served."""
         with self._lock:
             out = _head("requests_total", "counter", "Requests by endpoint and how they ended")
             for (endpoint, outcome), number in sorted(self._requests.items()):
@@ -120,6 +124,7 @@ class Metrics:
             out += _single("queue_depth", "gauge", "Jobs waiting in the engine", queue_depth)
             out += _single("running", "gauge", "Jobs running in the engine", running)
             out += _single("requests_active", "gauge", "Requests being served", active)
+            out += _of_listeners(pacing)
             for name, (histogram, text) in self._histograms.items():
                 out += [*_head(name, "histogram", text), *histogram.lines(f"oscine_{name}")]
             out += _single("frames_total", "counter", "Frames of audio made", self._frames)
@@ -147,6 +152,26 @@ def resident_bytes() -> int:
     except OSError:
         pass  # not Linux
     return 0
+
+
+def _of_listeners(pacing: PacingStats) -> list[str]:
+    """The series about those who listen to requests while they are made."""
+    out = _single("listeners", "gauge", "Listeners who are kept ahead of what they hear", pacing.listening)
+    out += _single("listeners_waiting", "gauge", "Listeners who wait for their turn", pacing.waiting)
+    out += _single("listener_wait_seconds", "gauge", "How long one more would wait", pacing.wait_s)
+    if pacing.lead_s is not None:
+        out += _single("listener_lead_seconds", "gauge", "Audio ahead of the one worst off", pacing.lead_s)
+    out += _head("listener_places", "gauge", "Listeners that the measured rate of a model can serve")
+    out += [f'oscine_listener_places{{model="{_label(model)}"}} {number}' for model, number in pacing.places.items()]
+    out += _head("audio_rate", "gauge", "Seconds of audio in one of work, by requests in a step, as measured lately")
+    for model, rates in pacing.rates.items():
+        for number, rate in rates.items():
+            out.append(f'oscine_audio_rate{{model="{_label(model)}",requests="{number}"}} {rate:.6g}')
+    return out
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _head(name: str, kind: str, text: str) -> list[str]:

@@ -20,6 +20,7 @@ from oscine.types import Capabilities
 
 if TYPE_CHECKING:
     from oscine.api import Model
+    from oscine.engine.admission import PacingStats
     from oscine.engine.engine import Engine, EngineStats
 
 _log = logging.getLogger(__name__)
@@ -139,6 +140,14 @@ class ModelRegistry:
     def engine_failure(self) -> EngineFailed | None:
         """What has ended the engine that all models share, if a fault has: the process has to be started again."""
         return self._engine.failure
+
+    def pacing(self) -> PacingStats:
+        """How those fare who listen to requests while they are made."""
+        return self._engine.pacing()
+
+    def forget_rates(self) -> None:
+        """Has the engine measure anew how fast models are."""
+        self._engine.forget_rates()
 
     def stats(self) -> EngineStats:
         """How full the engine that all models share is."""

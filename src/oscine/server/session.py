@@ -9,7 +9,7 @@ import secrets
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
@@ -28,6 +28,9 @@ from oscine.server.state import ServerState
 from oscine.server.stream import Delivery, Progress
 from oscine.text.split import SentenceStream
 from oscine.types import AudioInput
+
+if TYPE_CHECKING:
+    from oscine.stream import SpeechStream
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +70,7 @@ class SpeechSession:
         self._speaking = self._closing = False
         self._busy_until = time.monotonic()
         self._current: Delivery | None = None
+        self._spoken: SpeechStream | None = None  # the last sentence, which may still be heard
         self._failure: Exception | None = None
         self._inbox = Inbox(socket)
         self._in_line = False
@@ -244,10 +248,11 @@ class SpeechSession:
         delivery = Delivery(self._state, {"chars": len(start["sentence_text"]), "format": config.response_format})
         outcome = "failed"
         try:
-            make = speech_maker(start["sentence_text"], config, lambda model: reference, whole=False)
+            live = self._state.live(config.speed, self._spoken, patient=start["sentence_index"] > 0)
+            make = speech_maker(start["sentence_text"], config, lambda model: reference, live)
             await self._admit(delivery)
             await delivery.start(config.model or "", make)
-            self._current = delivery
+            self._current, self._spoken = delivery, delivery.run.stream
             if self._closing:
                 raise Cancelled("the client has left")
             data = await self._next(delivery, start)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oscine.audio.formats import check_available
+from oscine.engine.pacing import Live
 from oscine.errors import InvalidRequest
 from oscine.options import check_cloning, check_task
 from oscine.server.schemas import SpeechSettings
@@ -34,13 +35,13 @@ def reference_of(settings: SpeechSettings, state: ServerState, model: Model) -> 
 
 
 def speech_maker(
-    text: str, settings: SpeechSettings, reference: Callable[[Model], AudioInput | None], *, whole: bool
+    text: str, settings: SpeechSettings, reference: Callable[[Model], AudioInput | None], live: Live | None
 ) -> Callable[[Model], AudioRun]:
-    """What starts to speak `text` with a model; it raises whatever is wrong with the request."""
+    """What starts to speak `text` with a model; it raises whatever is wrong with the request. Not `live`: whole."""
 
     def make(model: Model) -> AudioRun:
-        start = partial(model.stream, text, **_arguments(model, settings, reference(model)))
-        return AudioRun(model, start, settings, speed=settings.speed or 1.0, whole=whole)
+        start = partial(model.stream, text, live=live, **_arguments(model, settings, reference(model)))
+        return AudioRun(model, start, settings, speed=settings.speed or 1.0, whole=live is None)
 
     return make
 

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
 from oscine.cancellation import check_cancelled
+from oscine.engine.pacing import Live
 from oscine.errors import GenerationError, InvalidRequest, QueueFull
 from oscine.options import RequestOptions
 from oscine.server.budget import ByteBudget
@@ -24,6 +25,9 @@ from oscine.server.models import ModelRegistry
 from oscine.server.origins import OriginPolicy
 from oscine.server.recordings import Recordings
 from oscine.server.uploads import Uploads
+
+if TYPE_CHECKING:
+    from oscine.stream import SpeechStream
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +66,8 @@ class ServerSettings:
     max_batch_items: int = 32
     batch_parallel: int = 4
     websocket_idle_s: float = 300.0
+    max_wait_s: float = 30.0
+    """How long a request that is heard while it is made may wait for its turn; beyond that it is refused with 429."""
     receive_timeout_s: float = 20.0
     """How long a client may take to send a request, besides the time of a long body at `budget.SLOWEST`."""
     send_timeout_s: float = 60.0
@@ -124,13 +130,26 @@ class ServerState:
                     model.generate("Hello.", **cast(RequestOptions, fitting))
                 except GenerationError as error:  # a bad draw is no reason to serve nobody
                     _log.warning("warm-up: %s", error.message)
+                self.models.forget_rates()  # nothing will be as slow again as what is done for the first time
         self.ready = True
 
     def check_room(self) -> None:
         """Raises QueueFull when as many requests are being served as may be."""
         if self.active >= self.settings.max_requests:
-            wait = math.ceil(min(self.metrics.mean_request_s, 60.0))
-            raise QueueFull(f"{self.active} requests are being served already; try again later", retry_after_s=wait)
+            wait = max(self.metrics.mean_request_s, self.models.pacing().wait_s)
+            message = f"{self.active} requests are being served already; try again later"
+            raise QueueFull(message, retry_after_s=math.ceil(wait))
+
+    def live(self, speed: float | None, after: SpeechStream | None = None, *, patient: bool = False) -> Live:
+        """That somebody listens to a request while it is made, or goes on listening `after` another.
+
+        Unless `patient` they are refused once they would wait too long.
+        """
+        return Live(
+            speed=speed or 1.0,
+            max_wait_s=None if patient else self.settings.max_wait_s,
+            audible_until=after.audible_until if after else -math.inf,
+        )
 
     @contextmanager
     def admit(self) -> Iterator[None]:

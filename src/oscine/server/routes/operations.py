@@ -38,7 +38,9 @@ def operations_routes(state: ServerState) -> APIRouter:
     @router.get("/metrics", response_class=Response, summary="Counters in Prometheus's text format")
     async def metrics() -> Response:
         stats = state.models.stats()
-        text = state.metrics.render(queue_depth=stats.waiting, running=stats.running, active=state.active)
+        text = state.metrics.render(
+            queue_depth=stats.waiting, running=stats.running, active=state.active, pacing=state.models.pacing()
+        )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @router.get("/v1", response_class=Response, include_in_schema=False)

@@ -33,7 +33,7 @@ def sound_routes(state: ServerState) -> APIRouter:
         state.check_text(body.input)
         request.state.facts |= {"chars": len(body.input), "format": body.response_format}
         wanted = Wanted(task="sound", text=body.input, **body.options())
-        return await respond(state, request, body.model, body, _maker(lambda capabilities: wanted, body))
+        return await respond(state, request, body.model, body, _maker(lambda capabilities: wanted, body, state))
 
     @router.post(
         "/v1/audio/edits",
@@ -49,16 +49,19 @@ def sound_routes(state: ServerState) -> APIRouter:
             check_task("edit", capabilities)
             return _wanted_edit(body, upload, state)
 
-        return await respond(state, request, body.model, body, _maker(wanted, body))
+        return await respond(state, request, body.model, body, _maker(wanted, body, state))
 
     return router
 
 
-def _maker(wanted: Callable[[Capabilities], Wanted], output: OutputSettings) -> Callable[[Model], AudioRun]:
+def _maker(
+    wanted: Callable[[Capabilities], Wanted], output: OutputSettings, state: ServerState
+) -> Callable[[Model], AudioRun]:
     """What starts the request with a model; `wanted` is called in a thread, since it may read audio."""
 
     def make(model: Model) -> AudioRun:
-        return AudioRun(model, partial(model.run, wanted(model.capabilities)), output, whole=output.whole)
+        live = None if output.whole else state.live(None)
+        return AudioRun(model, partial(model.run, wanted(model.capabilities), live=live), output, whole=output.whole)
 
     return make
 

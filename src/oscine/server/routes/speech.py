@@ -32,7 +32,7 @@ def speech_routes(state: ServerState) -> APIRouter:
         state.check_text(body.input)
         request.state.facts |= {"chars": len(body.input), "format": body.response_format}
         reference = partial(reference_of, body, state)
-        make = speech_maker(body.input, body, reference, whole=body.whole)
+        make = speech_maker(body.input, body, reference, None if body.whole else state.live(body.speed))
         return await respond(state, request, body.model, body, make)
 
     @router.post("/v1/audio/speech/batch", response_class=Response, summary="Speak several texts")
@@ -65,7 +65,7 @@ async def _speak_batch(state: ServerState, request: Request, body: BatchBody) ->
                 state.check_text(item.input)
                 settings = body.item_settings(item)
                 reference = partial(reference_of, settings, state)
-                await delivery.start(body.model, speech_maker(item.input, settings, reference, whole=True))
+                await delivery.start(body.model, speech_maker(item.input, settings, reference, None))
                 running.add(delivery)
                 if gone.is_set():
                     raise Cancelled("the client has left")

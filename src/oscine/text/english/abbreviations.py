@@ -66,6 +66,7 @@ _NUMBERED = re.compile(
 )
 _ROMAN_NUMBERED = re.compile(r"\b([Vv]ol|[Cc]h|[Pp]t|[Ss]ec|[Ff]ig|Art|Bk)\.\s?(?=[IVXLC]+\b)")
 _FEATURING = re.compile(r"((?:^|[(\[]|\b[A-Z][\w']{0,60}\"?\)? ))feat\.(?= [A-Z])")
+_ESTABLISHED = re.compile(r"\b(?:EST|Est)\b\.?(?= (?:in )?1[5-9]\d\d\b| (?:in )?20\d\d\b)")
 _VS = re.compile(r"(?<![\w.@/-])[Vv]s\b\.?(?![\w.])")
 _VERSUS = re.compile(r"(?<=[A-Za-z] )v\.(?= [A-Z])")
 _LATIN = re.compile(r"\b(" + "|".join(re.escape(key) for key in _DOTTED) + r")\b(?!\.[A-Za-z])\.?(,?)", re.IGNORECASE)
@@ -91,6 +92,7 @@ _SMALL_NEXT = re.compile(r"\s{1,20}[a-z]")
 def say_abbreviations(text: str) -> str:
     """Returns the text with abbreviations in words; a stop that also ends the sentence stays."""
     text = _LATIN.sub(_latin, text)
+    text = _ESTABLISHED.sub("established", text)
     text = _VS.sub("versus", say_verses(text))
     text = _SLASHED.sub(lambda m: _SLANG[m[1]], text)
     text = _NUMBERED.sub(_numbered, text)

@@ -80,6 +80,7 @@ _DATE_FOLLOWS = re.compile(rf"\s{{1,20}}(?:{_MONTH}\b|[A-Z][a-z]+day\b)")
 
 def say_dates(text: str) -> str:
     """Returns the text with dates in words; a date that does not exist is left alone."""
+    text = _OPEN_DAY.sub(_open_day, text)
     text = _ISO.sub(_iso, text)
     text = _SLASHED.sub(_month_or_day_first, text)
     text = _DASHED.sub(_month_or_day_first, text)

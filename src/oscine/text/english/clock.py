@@ -35,7 +35,15 @@ def say_times(text: str) -> str:
     text = _HOURS_MINUTES.sub(lambda m: _duration(m, "hour", "minute"), text)
     text = _MINUTES_SECONDS.sub(lambda m: _duration(m, "minute", "second"), text)
     text = _MILITARY.sub(_military, text)
-    return _RATIO.sub(lambda m: f"{cardinal(int(m[1]))} to {cardinal(int(m[2]))}", text)
+    return _RATIO.sub(_ratio, text)
+
+
+def _ratio(match: re.Match[str]) -> str:
+    """`16:9` is a ratio, `39:05` minutes and seconds."""
+    first, second = match.groups()
+    if second[0] == "0" and len(second) == 2:
+        return f"{cardinal(int(first))} oh {cardinal(int(second))}"
+    return f"{cardinal(int(first))} to {cardinal(int(second))}"
 
 
 def _kept_stop(match: re.Match[str]) -> str:

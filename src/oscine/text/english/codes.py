@@ -37,6 +37,7 @@ _LETTERED_MODEL = re.compile(
     r"\b((?:iPhone|iPad|Galaxy|Pixel|Nexus|Moto|OnePlus|Redmi|PlayStation|Xbox)\s)(\d{1,3})([a-z])\b"
 )
 _STATISTIC = re.compile(r"(?<=\d )(?:ERA|RBI|SAT)\b")
+_ORDER_SIGN = re.compile(r"(?<!\w)#(?=[A-Z]{1,3}-?\d)")
 _COMPANY = re.compile(
     r"\b3M\b(?='s|\s(?:tape|masks?|Company|Co\b|products?|stock|shares|said|says|is|has|was|announced|since|filters?)\b)"
     r"|(?:(?<=\bby )|(?<=\bat ))3M\b(?!\s[a-z]+s\b)"
@@ -56,6 +57,7 @@ def say_telephone_numbers(text: str) -> str:
 
 def say_codes(text: str) -> str:
     """Returns the text with codes digit by digit and numbers of routes, rooms and models in pairs."""
+    text = _ORDER_SIGN.sub("number ", text)
     text = _STATISTIC.sub(lambda m: " ".join(m[0]), text)
     text = _LETTERED_MODEL.sub(lambda m: f"{m[1]}{in_pairs(m[2])} {m[3].upper()}", _COMPANY.sub("three M", text))
     text = _CODE.sub(lambda m: m[1] + digits(m[2]), text)

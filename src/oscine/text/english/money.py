@@ -74,7 +74,7 @@ _PER_NAMES = {
     "hr": "hour", "hrs": "hour", "h": "hour", "mo": "month", "yr": "year", "wk": "week", "lb": "pound", "lbs": "pound",
     "oz": "ounce", "kg": "kilogram", "gal": "gallon", "l": "liter", "L": "liter", "GB": "gigabyte", "mi": "mile",
     "km": "kilometer", "kWh": "kilowatt hour", "ea": "each", "sq ft": "square foot", "sqft": "square foot",
-    "m²": "square meter", "min": "minute",
+    "m²": "square meter", "min": "minute", "bbl": "barrel",
 }  # fmt: skip
 _PER_WORDS = (
     "hour day night week weekend month quarter year person people kg unit user seat piece each item page head share"

@@ -39,6 +39,7 @@ _ORDINAL = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3}){1,20}|\d{1,9})(?:st|nd|rd|t
 _RANGE = re.compile(rf"(?<![\w.,$€£-])({NUMBER})(\s?)[-–—]\s?({NUMBER})(?![\w-]|[.,]\d)")
 _SUM_FOLLOWS = re.compile(r"\s?=")
 _SPREAD = re.compile(rf"(?<![\w.,])({NUMBER})\s?\+(?!\s?[\d\w])")
+_TEAM = re.compile(r"(?<![\w.,])(\d{2})ers\b")
 _NEGATIVE = re.compile(rf"(?<![\w.)\]-])-(?={NUMBER})")
 _NUMBER = re.compile(NUMBER)
 _GLUED_STOP = re.compile(r"(?<=[a-z\d)][.!?])(?=[A-Z][a-z])")
@@ -109,8 +110,14 @@ def _say_numbers(text: str) -> str:
     text = say_years(text)
     text = _ORDINAL.sub(lambda m: ordinal(int(m[1].replace(",", ""))), text)
     text = _RANGE.sub(_range, text)
+    text = _TEAM.sub(lambda m: _people_of(cardinal(int(m[1]))), text)
     text = _SPREAD.sub(lambda m: f"{number(m[1])} plus", text)
     return _NEGATIVE.sub("minus ", text)
+
+
+def _people_of(number_words: str) -> str:
+    """`49ers` as forty niners."""
+    return number_words + ("rs" if number_words.endswith("e") else "ers")
 
 
 def _range(match: re.Match[str]) -> str:

@@ -51,6 +51,7 @@ _PLACE = re.compile(
 )
 _TRAILING = re.compile(rf"\b({'|'.join(sorted(set(_PLACES.values())))})(,?)\s([NS][EW]|[NSEW])\b(?!'|\.[A-Z])(\.?)")
 
+_INTERSTATE = re.compile(r"\b((?:I|US)-\d{1,3})\s([NSEW])\b(?!\.[A-Z])")
 _ROUTE = re.compile(r"\b(?:Rte|Rt|Route)\.?\s(\d{1,4})([NSEW]?)\b(?![.,]\d)")
 _STREET_NAMES = word_set(
     """
@@ -70,6 +71,7 @@ def say_places(text: str) -> str:
     text = _STATE.sub(_state, text)
     text = _HEADING.sub(lambda m: (m[1] or "") + _COMPASS[m[2] or m[3]] + " ", text)
     text = _SAINT.sub(_saint, text)
+    text = _INTERSTATE.sub(lambda m: f"{m[1]} {_COMPASS[m[2]]}", text)
     text = _ROUTE.sub(lambda m: f"Route {in_pairs(m[1])} {m[2]}".rstrip(), text)
     text = _PLACE.sub(_place, text)
     return _TRAILING.sub(lambda m: f"{m[1]} {_COMPASS[m[3]]}" + kept_stop(m), text)

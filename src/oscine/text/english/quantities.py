@@ -26,7 +26,7 @@ _UNITS = {
     "ha": "hectare", "ac": "acre", "N": "newton", "Pa": "pascal", "kPa": "kilopascal", "MP": "megapixel",
     "tbsp": "tablespoon", "tsp": "teaspoon", "Tbsp": "tablespoon", "TBSP": "tablespoon", "Tbs": "tablespoon",
     "tbs": "tablespoon", "Tsp": "teaspoon", "pts": "point", "mcg": "microgram", "kΩ": "kilohm", "Ω": "ohm",
-    "MΩ": "megohm", "µF": "microfarad", "μF": "microfarad", "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry",
+    "MΩ": "megohm", "µF": "microfarad", "μF": "microfarad", "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry", "mmol": "millimole",
     "pt": "point", "dB": "decibel",
 }  # fmt: skip
 _INVARIABLE = {
@@ -88,6 +88,7 @@ _CUPS = re.compile(rf"(?<![\w.,])({NUMBER}|(?:one|a|three)\s(?:half|quarters?|th
 _GOAL_MINUTE = re.compile(
     r"\b(?:goals?|scored?|scores|scoring|penalty|booked|card|equali[sz]ed|equali[sz]er|header)\b[^.]{0,60}$"
 )
+_ADDED_TIME = re.compile(r"(?<![\w.,'])(\d{1,3})\s?\+\s?(\d{1,2})'(?=$|[\s.,;)-])")
 _NAMED_BY_NUMBER = re.compile(r"(?<![\w.,$€£-])(\d{3,4})s(?!\w)")
 _DURATION_BEFORE = re.compile(
     r"(?:\b(?:for|in|after|every|within|of|than|took|takes|lasts?|lasted|wait|waited|timeout|least|most|to)|[=:~-])\s?$"
@@ -143,7 +144,7 @@ def say_measures(text: str) -> str:
     text = _HEIGHT.sub(lambda m: f"{number(m[1])} foot {number(m[2])}", text)
     text = _INCHES_BY_INCHES.sub(r"\1 by ", text)
     text = _INCHES.sub(partial(_inches, [mark.start() for mark in _OPENING.finditer(text)]), text)
-    text = _FEET.sub(_feet, text)
+    text = _FEET.sub(_feet, _ADDED_TIME.sub(_added_time, text))
     text = _INCHES_SPACED.sub(lambda m: _measure(m[1], ("inch", "inches")) if m[1] else " inches", text)
     text = _RUN.sub(lambda m: f"{number(m[1])} K", text)
     text = _COUNT_SCALE.sub(lambda m: f"{number(m[1])} {SCALES[m[2].lower()]}", text)
@@ -185,6 +186,10 @@ def _names(unit: str, power: str | None) -> tuple[str, str]:
 
 def _measure(value: str, names: tuple[str, str]) -> str:
     return f"{number(value)} {names[0] if value.lstrip('-') in ('1', '1.0') else names[1]}"
+
+
+def _added_time(match: re.Match[str]) -> str:
+    return f"{ordinal(int(match[1]))} minute plus {number(match[2])}"
 
 
 def _feet(match: re.Match[str]) -> str:

@@ -26,7 +26,8 @@ _UNITS = {
     "ha": "hectare", "ac": "acre", "N": "newton", "Pa": "pascal", "kPa": "kilopascal", "MP": "megapixel",
     "tbsp": "tablespoon", "tsp": "teaspoon", "Tbsp": "tablespoon", "TBSP": "tablespoon", "Tbs": "tablespoon",
     "tbs": "tablespoon", "Tsp": "teaspoon", "pts": "point", "mcg": "microgram", "kΩ": "kilohm", "Ω": "ohm",
-    "MΩ": "megohm", "µF": "microfarad", "μF": "microfarad", "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry", "mmol": "millimole",
+    "MΩ": "megohm", "µF": "microfarad", "μF": "microfarad", "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry",
+    "mmol": "millimole",
     "pt": "point", "dB": "decibel",
 }  # fmt: skip
 _INVARIABLE = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from training import checkpoint
 from training.alignment import align, frame_places
 from training.checkpoint import halved, read_start, write_start
 from training.export import SPEAKERS, louder, sharpened, write_folder
@@ -17,6 +18,7 @@ from training.factors import (
     LOUDNESSES,
     NUM_CODEBOOKS,
     SOUNDS,
+    SOUNDS_EACH,
     code_features,
     read_codebook,
 )
@@ -281,6 +283,16 @@ def test_a_run_learns_and_resumes_where_it_stopped(tmp_path: Path, utterances: l
     resumed.restore(tmp_path / "last.pt")
     assert steps(resumed, 2) == pytest.approx(expected, rel=1e-5)
     assert resumed.evaluate()["held_semantic"] > 0
+
+
+def test_the_weights_that_are_kept_are_of_the_model_that_is_trained() -> None:
+    path = Path(checkpoint.__file__).with_name("checkpoints") / "lm.safetensors"
+    config, weights = read_start(path)
+    assert config == model_config()
+    DualAR(LMConfig.from_dict(config)).load_state_dict(weights)
+    names, centres = read_codebook(path)
+    assert centres.shape == (len(LOUDNESSES), 2)
+    assert 0 < len(names) <= SOUNDS_EACH
 
 
 def test_a_step_in_half_precision_is_nearly_the_same_step(tmp_path: Path, utterances: list[Utterance]) -> None:

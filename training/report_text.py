@@ -11,7 +11,7 @@ STAGES = {
     "teacher": "teacher",
     "codec": "teacher's codes through our codec",
     "codes": "our language model's codes, decoded by themselves",
-    "shipped": "as shipped",
+    "shipped": "as a user hears it",
 }
 """Stages of a voice, in order; systems are named "<voice> <stage>", or by a key of OTHERS."""
 

@@ -72,7 +72,7 @@ def test_a_report_has_a_row_for_each_stage_and_keeps_those_of_an_earlier_run(
     report.write_report(report.parse(arguments), {}, {"heart shipped": judged("shipped", [0.0, 1.0])})
     text = (tmp_path / "B.md").read_text()
     assert "| Piper `en_US-joe-medium` | 2 | 0.0 % (0.0 to 0.0) | 100.0 % | 2.00 (2.00 to 2.00) |" in text
-    assert "| heart: as shipped | 2 | 50.0 % (0.0 to 100.0) | 50.0 % | 1.00 |" in text
+    assert "| heart: as a user hears it | 2 | 50.0 % (0.0 to 100.0) | 50.0 % | 1.00 |" in text
     assert "-20.0 dBFS" in text
     assert json.loads((tmp_path / "B.json").read_text())["systems"]["heart shipped"]["empty"] == 1
     assert report_text.title("two words teacher") == "two words: teacher"

@@ -118,7 +118,10 @@ def test_streamed_equals_one_shot(golden_root: Path, portions: list[int]) -> Non
 def test_xcodec(golden_root: Path) -> None:
     for path in fixtures(golden_root, "xcodec_*.safetensors"):
         t, meta = read(path)
-        model = load_xcodec(path.parent / meta["weights"], device=torch.device("cpu"))
+        folder = path.parent / meta["weights"]
+        if not folder.is_dir():
+            pytest.skip(f"{path.name} needs the weights in {folder}")
+        model = load_xcodec(folder, device=torch.device("cpu"))
         decoder = model.acoustic_decoder
         parts = {f"dec_block{i}": block for i, block in enumerate(decoder.block)}
         seen = record({"quantized": model.quantizer, "fc2_out": model.fc2, "dec_conv1": decoder.conv1, **parts})

@@ -65,17 +65,14 @@ def json_response(body: object, status: int = 200, headers: Mapping[str, str] | 
     return Response(json.dumps(body), status, headers, "application/json")
 
 
-def describe_invalid(error: RequestValidationError) -> tuple[str, str | None]:
-    """Message and field of the first thing that is wrong with a body."""
-    first = error.errors()[0]
+def describe_invalid(first: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Message and field of the first error that pydantic has found in a body, a form or a query."""
     path = [str(part)[:_LONGEST_NAME] for part in first["loc"] if part not in ("body", "query", "path", "header")]
     param = path[0] if path else None
-    if first["type"] == "json_invalid":
-        return f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}", None
     if first["type"] == "extra_forbidden":
         return f"unknown field {'.'.join(path)!r}; see the OpenAPI document at /openapi.json", param
     if not path:
-        return f"the body must be a JSON object sent as application/json: {first['msg']}", None
+        return f"the body must be a form: {first['msg']}", None
     return f"{'.'.join(path)}: {first['msg']}", param
 
 
@@ -90,7 +87,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        message, param = describe_invalid(error)
+        message, param = describe_invalid(error.errors()[0])
         return json_response(error_body(message, 400, "invalid_request", param), 400)
 
     async def http(request: Request, error: Exception) -> Response:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from oscine.errors import InvalidRequest
 from oscine.options import RequestOptions
-from oscine.server.schemas import Format, Tuning, VoiceId
+from oscine.server.schemas import Format, Name, Tuning, VoiceId
 
 
 class TranscriptionForm(Tuning):
     """Multipart form of `POST /v1/audio/transcriptions`, beside its `file`."""
 
-    model: str = Field(description="id of a served model that hears")
+    model: Name = Field(description="id of a served model that hears")
     response_format: Literal["json", "text"] = Field(default="json", description="of the answer, unless streamed")
     stream: bool | None = Field(default=None, description="the words as events, as they come")
 
@@ -24,7 +24,7 @@ class InputAudio(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     data: str = Field(description="base64 or a data: URI")
-    format: str | None = Field(default=None, description="ignored: the recording itself tells")
+    format: Name | None = Field(default=None, description="ignored: the recording itself tells")
 
 
 class ChatPart(BaseModel):
@@ -42,14 +42,14 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     role: Literal["user"]
     content: list[ChatPart]
-    name: str | None = Field(default=None, description="ignored")
+    name: Name | None = Field(default=None, description="ignored")
 
 
 class ChatAudio(BaseModel):
     """How a spoken answer is wanted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    voice: str | VoiceId | None = Field(default=None, description="the model's own or one of OpenAI's names")
+    voice: Name | VoiceId | None = Field(default=None, description="the model's own or one of OpenAI's names")
     format: Format = Field(default="wav", description="container of the audio")
 
 
@@ -66,16 +66,18 @@ class ChatBody(Tuning):
     With `audio` among the modalities and no question the answer to the spoken words is spoken.
     """
 
-    model: str = Field(description="id of a served model that hears")
+    RECORDINGS: ClassVar = frozenset({"data"})
+
+    model: Name = Field(description="id of a served model that hears")
     messages: list[ChatMessage] = Field(min_length=1, max_length=1)
-    modalities: list[Literal["text", "audio"]] = Field(default=["text"], min_length=1)
+    modalities: list[Literal["text", "audio"]] = Field(default=["text"], min_length=1, max_length=2)
     audio: ChatAudio | None = None
     max_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
     max_completion_tokens: int | None = Field(default=None, ge=1, description="another name of max_new_tokens")
     stream: bool | None = Field(default=None, description="an answer in words as events, as it comes")
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
-    user: str | None = Field(default=None, description="ignored")
+    user: Name | None = Field(default=None, description="ignored")
 
     @property
     def speaks(self) -> bool:

@@ -10,7 +10,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from oscine.errors import InvalidRequest
 from oscine.server.errors import NORMAL
-from oscine.server.parsing import parse_aside
+from oscine.server.json_scan import JsonLimits
+from oscine.server.parsing import in_thread_if_long, read_object
 
 
 class Inbox:
@@ -44,14 +45,8 @@ class Inbox:
             return text
 
 
-async def parsed(message: str | None) -> dict[str, Any]:
-    """The object that a message is. Raises InvalidRequest."""
+async def parsed(message: str | None, limits: JsonLimits) -> dict[str, Any]:
+    """The object that a message is. Raises InvalidRequest, and InputTooLong."""
     if message is None:
         raise InvalidRequest("a message must be a JSON object in a text frame, not binary")
-    try:
-        body = await parse_aside(message)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"a message must be a JSON object: {error}") from error
-    if not isinstance(body, dict):
-        raise InvalidRequest("a message must be a JSON object")
-    return body
+    return await in_thread_if_long(message, lambda: read_object(message, limits))

@@ -1,42 +1,55 @@
-"""Parses JSON without keeping the event loop waiting.
-
-`json.loads` holds the interpreter lock from the first character to the last, so that a thread alone would not help.
-What makes bodies large are recordings in base64, and those are taken out before the rest is parsed.
-"""
+"""Reads JSON bodies off the event loop and within limits: see `json_scan`."""
 
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
 
 import anyio.to_thread
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-LONG = 1 << 16
-"""Characters from which on a string is taken out, and a body is parsed in a thread."""
-_MOST_STRINGS = 20_000
-_BACKSLASH = ord("\\")
+from oscine.errors import InvalidRequest, OscineError
+from oscine.server.errors import describe_invalid
+from oscine.server.json_scan import JsonLimits, JsonScan
+
+if TYPE_CHECKING:
+    from oscine.server.state import ServerSettings
+
+B = TypeVar("B", bound=BaseModel)
+T = TypeVar("T")
+
+_QUICK = 1 << 12
+"""Bytes of a body up to which it is read at once, which takes less than a thread does."""
+_UTF8 = ("utf-8", "utf-8-sig")
 
 
 class BodyRoute(APIRoute):
-    """A route whose JSON body is parsed beside the event loop."""
+    """A route whose endpoint takes a request and a `body`: a record, read from JSON within its limits in a thread.
+
+    FastAPI would parse and validate whatever comes on the event loop before anything could be refused.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The route's own handler, given a `BodyRequest`."""
+        """The endpoint given its body, or the route's own handler if it takes none."""
+        schema = get_type_hints(self.endpoint).get("body")
         handle = super().get_route_handler()
 
         async def with_body(request: Request) -> Response:
-            return await handle(BodyRequest(request.scope, request.receive))
+            request = BodyRequest(request.scope, request.receive)
+            if schema is None:
+                return await handle(request)
+            response: Response = await self.endpoint(request=request, body=await read_body(request, schema))
+            return response
 
         return with_body
 
 
 class BodyRequest(Request):
-    """A request whose JSON is parsed beside the event loop."""
+    """A request that holds its body once."""
 
     async def body(self) -> bytes:
         """The bytes of the body. When it is refused nothing holds what has come of it."""
@@ -51,69 +64,64 @@ class BodyRequest(Request):
             self._body = b"".join(parts)
         return self._body
 
-    async def json(self) -> Any:
-        """The body. Raises as `parse`."""
-        if not hasattr(self, "_json"):
-            self._json = await parse_aside(await self.body())
-        return self._json
+
+async def read_body(request: Request, schema: type[B]) -> B:
+    """The JSON body as a `schema`. Raises InvalidRequest, and InputTooLong."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise InvalidRequest("the body must be a JSON object sent as application/json")
+    limits = limits_of(schema, request.app.state.server.settings)
+    body = await request.body()
+    return await in_thread_if_long(body, lambda: validated(read_object(body, limits), schema))
 
 
-async def parse_aside(text: bytes | str) -> Any:
-    """`parse` in a thread if `text` is long."""
-    return parse(text) if len(text) < LONG else await anyio.to_thread.run_sync(parse, text)
+async def in_thread_if_long(text: bytes | str, work: Callable[[], T]) -> T:
+    """The result of work on `text`."""
+    return work() if len(text) <= _QUICK else await anyio.to_thread.run_sync(work)
 
 
-def parse(text: bytes | str) -> Any:
-    """What `json.loads` makes of it; control characters pass in strings that are long and have no escapes.
+def limits_of(schema: type[BaseModel], settings: ServerSettings) -> JsonLimits:
+    """What a body that is to become a `schema` may hold."""
+    any_name = schema.model_config.get("extra") == "allow"
+    has_items = "items" in schema.model_fields
+    return JsonLimits(
+        text_chars=settings.max_input_chars,
+        texts=settings.max_batch_texts if has_items else 1,
+        names=None if any_name else frozenset(schema.model_fields),
+        recordings=getattr(schema, "RECORDINGS", frozenset()),
+        entries=settings.max_batch_items if has_items else JsonLimits.entries,
+    )
 
-    Raises ValueError for what is not JSON (its `JSONDecodeError` mostly) and RecursionError for what is too deep.
+
+def read_object(text: bytes | str, limits: JsonLimits) -> dict[str, Any]:
+    """The JSON object that `text` is. Raises InvalidRequest, and InputTooLong.
+
+    Long strings may hold control characters, which are no JSON but do no harm.
     """
     body = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(body) < LONG or json.detect_encoding(body) != "utf-8":
-        return json.loads(text)
-    short, long = _take_out(body, secrets.token_hex(8))
-    parsed = json.loads(short)
-    return _put_back(parsed, long) if long else parsed
+    if json.detect_encoding(body) not in _UTF8:
+        raise InvalidRequest("the body must be JSON in UTF-8")
+    scan = JsonScan(body.removeprefix(b"\xef\xbb\xbf"), limits)
+    try:
+        scan.run()
+        value = json.loads(scan.short, parse_constant=_refuse_constant)
+    except OscineError:  # some of ours are ValueErrors
+        raise
+    except ValueError as error:
+        raise InvalidRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return {name: scan.put_back(item) for name, item in value.items()}
 
 
-def _take_out(body: bytes, mark: str) -> tuple[bytes, dict[str, str]]:
-    """`body` with a stand-in for each long string without escapes, and those strings by their stand-ins."""
-    view = memoryview(body)
-    parts: list[bytes | memoryview] = []
-    long: dict[str, str] = {}
-    copied = place = 0
-    for _ in range(_MOST_STRINGS):
-        start = body.find(b'"', place)
-        end = _string_end(body, start)
-        if start < 0 or end < 0:
-            break
-        place = end + 1
-        if end - start > LONG and body.find(b"\\", start, end) < 0:
-            name = f"{mark}-{len(long)}"
-            long[name] = str(view[start + 1 : end], "utf-8")  # the only copy made of it
-            parts += [view[copied : start + 1], name.encode()]
-            copied = end
-    return b"".join([*parts, view[copied:]]), long
+def validated(fields: Mapping[str, Any], schema: type[B]) -> B:
+    """The fields as a `schema`. Raises InvalidRequest with the first thing that is wrong."""
+    try:
+        return schema.model_validate(fields)
+    except ValidationError as error:
+        message, param = describe_invalid(error.errors(include_url=False, include_input=False)[0])
+        raise InvalidRequest(message, param=param) from error
 
 
-def _string_end(body: bytes, start: int) -> int:
-    """The place of the quote that ends the string whose first quote is at `start`, -1 if none does."""
-    end = body.find(b'"', start + 1)
-    while end >= 0:
-        before = end
-        while body[before - 1] == _BACKSLASH:
-            before -= 1
-        if (end - before) % 2 == 0:
-            return end
-        end = body.find(b'"', end + 1)
-    return -1
-
-
-def _put_back(value: Any, long: dict[str, str]) -> Any:
-    if isinstance(value, str):
-        return long.get(value, value)
-    if isinstance(value, list):
-        return [_put_back(item, long) for item in value]
-    if isinstance(value, dict):
-        return {long.get(name, name): _put_back(item, long) for name, item in value.items()}
-    return value
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

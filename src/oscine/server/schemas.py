@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,15 +13,23 @@ from oscine.errors import InvalidRequest
 from oscine.options import COMMON_OPTIONS, RequestOptions
 from oscine.types import Capabilities
 
+Name = Annotated[str, Field(max_length=256)]
+"""What something is called: short, whatever it is."""
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
 PCM_RATE = 24_000
 """pcm states no rate, so clients assume this one, whatever the model's."""
 
+_LONGEST_OPTION = 64
+_LONGEST_TEXT = 4096
+"""Characters of instructions, and of what is said in a reference of a minute."""
+_Remark = Annotated[str, Field(max_length=512)] | int | float | bool | None
+
 
 def _option(name: str) -> Any:
     option = COMMON_OPTIONS[name]
-    return Field(default=None, description=option.help, ge=option.minimum, le=option.maximum)
+    longest = _LONGEST_OPTION if option.type is str else None
+    return Field(default=None, description=option.help, ge=option.minimum, le=option.maximum, max_length=longest)
 
 
 def check_unicode(text: str, param: str) -> str:
@@ -37,7 +45,7 @@ class VoiceId(BaseModel):
     """A voice by its id, as newer OpenAI clients send it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    id: str
+    id: Name
 
 
 class OutputSettings(BaseModel):
@@ -90,7 +98,7 @@ class Tuning(BaseModel):
     duration_s: float | None = _option("duration_s")
     language: str | None = _option("language")
     instructions: str | None = Field(
-        default=None, max_length=4096, description="how to speak, in words; for models that take instructions"
+        default=None, max_length=_LONGEST_TEXT, description="how to speak, in words; for models that take instructions"
     )
     normalize: bool | None = _option("normalize")
     by_sentence: bool | None = _option("by_sentence")
@@ -114,17 +122,24 @@ class Tuning(BaseModel):
 class SpeechSettings(OutputSettings, Tuning):
     """How to speak, without the text: every field of the speech endpoint but `model` and `input`."""
 
-    voice: str | VoiceId | None = Field(default=None, description="a voice of the voices endpoint")
+    RECORDINGS: ClassVar = frozenset({"ref_audio"})
+    """Fields whose length the size of the body alone bounds."""
+
+    voice: Name | VoiceId | None = Field(default=None, description="a voice of the voices endpoint")
     speed: float | None = Field(default=None, ge=MIN_SPEED, le=MAX_SPEED, description="tempo; the pitch stays")
     ref_audio: str | None = Field(
         default=None, description="a recording of the voice to clone, as base64 or a data: URI"
     )
-    ref_text: str | None = Field(default=None, description="exactly what is said in ref_audio")
+    ref_text: str | None = Field(
+        default=None, max_length=_LONGEST_TEXT, description="exactly what is said in ref_audio"
+    )
 
     # Accepted by name, since OpenAI's clients send them; they say nothing about the audio.
-    user: str | None = Field(default=None, description="ignored")
-    safety_identifier: str | None = Field(default=None, description="ignored")
-    metadata: dict[str, Any] | None = Field(default=None, description="ignored")
+    user: Name | None = Field(default=None, description="ignored")
+    safety_identifier: Name | None = Field(default=None, description="ignored")
+    metadata: dict[Annotated[str, Field(max_length=64)], _Remark] | None = Field(
+        default=None, max_length=16, description="ignored"
+    )
 
     @property
     def voice_name(self) -> str | None:
@@ -135,7 +150,7 @@ class SpeechSettings(OutputSettings, Tuning):
 class SpeechBody(SpeechSettings):
     """Body of `POST /v1/audio/speech`."""
 
-    model: str = Field(description="id of a served model; tts-1, tts-1-hd and gpt-4o-mini-tts mean the default one")
+    model: Name = Field(description="id of a served model; tts-1, tts-1-hd and gpt-4o-mini-tts mean the default one")
     input: str = Field(description="the text to speak, of any length up to the server's limit")
 
 
@@ -148,7 +163,7 @@ class BatchItem(SpeechSettings):
 class BatchBody(SpeechSettings):
     """Body of `POST /v1/audio/speech/batch`: shared fields and items that may override them."""
 
-    model: str = Field(description="id of a served model")
+    model: Name = Field(description="id of a served model")
     items: list[BatchItem] = Field(min_length=1, description="texts; the server limits how many")
 
     def item_settings(self, item: BatchItem) -> SpeechSettings:
@@ -161,7 +176,7 @@ class BatchBody(SpeechSettings):
 class SoundBody(OutputSettings, Tuning):
     """Body of `POST /v1/audio/generations`."""
 
-    model: str = Field(description="id of a served model that makes sounds")
+    model: Name = Field(description="id of a served model that makes sounds")
     input: str = Field(description="a caption: what is to be heard")
 
 
@@ -169,10 +184,11 @@ class EditBody(OutputSettings, Tuning):
     """Body of `POST /v1/audio/edits`, as JSON or a form; further fields are what the task needs to know."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+    RECORDINGS: ClassVar = frozenset({"audio"})
 
-    model: str = Field(description="id of a served model that edits")
+    model: Name = Field(description="id of a served model that edits")
     audio: str | None = Field(default=None, description="the recording, as base64 or a data: URI; a file in a form")
-    task: str | None = Field(default=None, description="one of the model's `edits`; or give `instructions` instead")
+    task: Name | None = Field(default=None, description="one of the model's `edits`; or give `instructions` instead")
     ref_text: str | None = Field(default=None, description="the words in audio, for tasks that change words")
 
     def slots(self) -> dict[str, str]:
@@ -192,7 +208,11 @@ class VoiceForm(BaseModel):
 
     name: Annotated[str, Field(description="1 to 64 letters, digits, '-', '_' or '.'")]
     audio_sample: UploadFile = Field(description="5 to 15 s of clear speech, in any common format")
-    ref_text: Annotated[str | None, Field(description="exactly what is said in audio_sample")] = None
+    ref_text: Annotated[
+        str | None, Field(max_length=_LONGEST_TEXT, description="exactly what is said in audio_sample")
+    ] = None
     speaker_description: Annotated[str | None, Field(max_length=1000, description="kept with the voice")] = None
-    consent: Annotated[str | None, Field(description="accepted for OpenAI's clients; not stored")] = None
-    model: Annotated[str | None, Field(description="the model it is for. Default: the default model")] = None
+    consent: Annotated[str | None, Field(max_length=1000, description="accepted for OpenAI's clients; not stored")] = (
+        None
+    )
+    model: Annotated[Name | None, Field(description="the model it is for. Default: the default model")] = None

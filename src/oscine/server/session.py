@@ -9,19 +9,19 @@ import secrets
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from oscine.cancellation import cancelled_when
 from oscine.errors import Cancelled, InvalidRequest, OscineError, QueueFull
 from oscine.seeds import fresh_seed
-from oscine.server import forms
-from oscine.server.errors import INTERNAL_ERROR, NORMAL, POLICY, body_of, describe_invalid
+from oscine.server.errors import INTERNAL_ERROR, NORMAL, POLICY, body_of
 from oscine.server.gate import SLICE
 from oscine.server.inbox import Inbox, parsed
+from oscine.server.parsing import limits_of, validated
 from oscine.server.schemas import SpeechSettings, check_unicode
 from oscine.server.speaking import check_speech, reference_of, speech_maker
 from oscine.server.state import ServerState
@@ -36,7 +36,6 @@ _log = logging.getLogger(__name__)
 
 MESSAGES = ("session.config", "input.text", "input.done", "session.close")
 _STOP_S = 5.0
-_CUT_CHARS = 1000
 
 
 class SessionConfig(SpeechSettings):
@@ -73,6 +72,7 @@ class SpeechSession:
         self._spoken: SpeechStream | None = None  # the last sentence, which may still be heard
         self._failure: Exception | None = None
         self._inbox = Inbox(socket)
+        self._limits = replace(limits_of(SessionConfig, state.settings), names=None)  # they depend on the type
         self._in_line = False
 
     async def run(self) -> int:
@@ -147,7 +147,7 @@ class SpeechSession:
         """Handles one message; False once the session is to end."""
         self._busy_until = time.monotonic()
         try:
-            body = await parsed(message)
+            body = await parsed(message, self._limits)
             kind = body.pop("type", None)
             if kind not in MESSAGES:
                 raise InvalidRequest(
@@ -168,11 +168,7 @@ class SpeechSession:
         return True
 
     async def _configure(self, body: dict[str, Any]) -> None:
-        try:
-            config = forms.validated(body, SessionConfig)
-        except RequestValidationError as error:
-            message, param = describe_invalid(error)
-            raise InvalidRequest(message, param=param) from error
+        config = validated(body, SessionConfig)
         for name in ("stream", "stream_format"):
             if getattr(config, name) is not None:
                 raise InvalidRequest(f"{name} has no meaning here: audio always comes as binary frames", param=name)
@@ -203,7 +199,7 @@ class SpeechSession:
             raise QueueFull(f"{self._waiting_chars} characters wait to be spoken; send more once some have been")
         check_unicode(text, "text")
         utterance.num_chars += len(text)
-        self._queue(await self._state.in_thread(_cut, utterance.sentences, text))
+        self._queue(await self._state.in_thread(utterance.sentences.push, text))
 
     async def _end_utterance(self, body: dict[str, Any]) -> None:
         if body:
@@ -329,9 +325,3 @@ class SpeechSession:
 def _place(start: dict[str, Any]) -> dict[str, Any]:
     """Which sentence of which utterance it is."""
     return {name: start[name] for name in ("utterance_index", "sentence_index")}
-
-
-def _cut(sentences: SentenceStream, text: str) -> list[str]:
-    """The sentences that `text` completes; in parts, since looking for their ends takes longer the longer the rest."""
-    parts = (text[begin : begin + _CUT_CHARS] for begin in range(0, len(text), _CUT_CHARS))
-    return [sentence for part in parts for sentence in sentences.push(part)]

@@ -64,6 +64,8 @@ class ServerSettings:
     upload_wait_s: float = 5.0
     """How long a recording waits for a free decoder, and for memory."""
     max_batch_items: int = 32
+    max_batch_texts: int = 4
+    """How many times `max_input_chars` the texts of a batch may have together."""
     batch_parallel: int = 4
     websocket_idle_s: float = 300.0
     max_wait_s: float = 30.0

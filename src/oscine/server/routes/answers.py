@@ -20,7 +20,7 @@ from oscine.options import check_task
 from oscine.server import forms
 from oscine.server.errors import json_response
 from oscine.server.hearing import ChatBody, TranscriptionForm
-from oscine.server.parsing import BodyRoute
+from oscine.server.parsing import BodyRoute, validated
 from oscine.server.schemas import VoiceId
 from oscine.server.state import ServerState
 from oscine.server.telling import ChatWording, TranscriptWording, finish_of, start, tell, usage_of
@@ -45,7 +45,7 @@ def answer_routes(state: ServerState) -> APIRouter:
     )
     async def transcribe(request: Request) -> Response:
         fields, files = await forms.form(request, files=("file",))
-        form = forms.validated(forms.typed(fields, TranscriptionForm), TranscriptionForm)
+        form = validated(forms.typed(fields, TranscriptionForm), TranscriptionForm)
         if "file" not in files:
             raise InvalidRequest("file: the recording is missing", param="file")
 
@@ -66,6 +66,7 @@ def answer_routes(state: ServerState) -> APIRouter:
     @router.post("/v1/chat/completions", response_class=Response, summary="Answer a recording")
     async def chat(request: Request, body: ChatBody) -> Response:
         encoded, question = body.parts()
+        state.check_text(question, "messages")
         _check_chat(body, question)
 
         def wanted(capabilities: Capabilities) -> Wanted:

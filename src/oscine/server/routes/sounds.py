@@ -12,7 +12,7 @@ from starlette.responses import Response
 from oscine.errors import InvalidRequest
 from oscine.options import check_task
 from oscine.server import forms
-from oscine.server.parsing import BodyRoute
+from oscine.server.parsing import BodyRoute, read_body, validated
 from oscine.server.responses import respond
 from oscine.server.schemas import EditBody, OutputSettings, SoundBody
 from oscine.server.state import ServerState
@@ -43,6 +43,8 @@ def sound_routes(state: ServerState) -> APIRouter:
     )
     async def edit(request: Request) -> Response:
         body, upload = await _edit_body(request)
+        for name, text in {"ref_text": body.ref_text or "", **body.slots()}.items():
+            state.check_text(text, name)
         request.state.facts |= {"task": body.task, "format": body.response_format}
 
         def wanted(capabilities: Capabilities) -> Wanted:
@@ -86,6 +88,6 @@ def _wanted_edit(body: EditBody, upload: bytes | None, state: ServerState) -> Wa
 async def _edit_body(request: Request) -> tuple[EditBody, bytes | None]:
     """The fields, and the uploaded recording if the body is a form."""
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        return forms.validated(await forms.json_object(request), EditBody), None
+        return await read_body(request, EditBody), None
     fields, files = await forms.form(request, files=("audio",))
-    return forms.validated(forms.typed(fields, EditBody), EditBody), files.get("audio")
+    return validated(forms.typed(fields, EditBody), EditBody), files.get("audio")

@@ -37,9 +37,9 @@ def speech_routes(state: ServerState) -> APIRouter:
 
     @router.post("/v1/audio/speech/batch", response_class=Response, summary="Speak several texts")
     async def batch(request: Request, body: BatchBody) -> Response:
-        limit = state.settings.max_batch_items
-        if len(body.items) > limit:
-            raise InvalidRequest(f"{len(body.items)} items; at most {limit} go into one batch", param="items")
+        most = state.settings.max_batch_texts * state.settings.max_input_chars
+        if (total := sum(len(item.input) for item in body.items)) > most:
+            raise InvalidRequest(f"items have {total} characters of text; a batch takes {most} at most", param="items")
         for name in ("stream", "stream_format"):
             if getattr(body, name) is not None or any(getattr(item, name) is not None for item in body.items):
                 raise InvalidRequest(f"{name} has no meaning in a batch: its audio comes whole", param=name)

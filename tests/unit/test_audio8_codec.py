@@ -76,12 +76,17 @@ def stream(codec: Codec, codes: torch.Tensor, sizes: list[int]) -> torch.Tensor:
 @settings(max_examples=25, deadline=None)
 @given(cuts=st.sets(st.integers(1, FRAMES - 1)), seed=st.integers(0, 9))
 def test_any_chunking_equals_the_whole(cuts: set[int], seed: int) -> None:
-    codec, codes = make_codec(), random_codes(seed=seed)
+    """Convolutions of other lengths round otherwise, on some CPUs by 1.3e-5 of a full wave after all layers.
+
+    So float64, in which only the parts that are float32 by definition round, shows that the sums are the same ones.
+    """
+    codes = random_codes(seed=seed)
     edges = [0, *sorted(cuts), FRAMES]
     sizes = [b - a for a, b in itertools.pairwise(edges)]
-    whole = codec.decode(codes)
-    assert whole.abs().mean() > 0.01
-    assert (stream(codec, codes, sizes) - whole).abs().max() <= 1e-5
+    for codec, tolerance in ((make_codec(), 3e-5), (make_codec().double(), 2e-6)):
+        whole = codec.decode(codes)
+        assert whole.abs().mean() > 0.01
+        assert (stream(codec, codes, sizes) - whole).abs().max() <= tolerance
 
 
 def test_streaming_on_one_grid_is_bit_equal(codec: Codec) -> None:

@@ -14,7 +14,8 @@ from typing import IO
 import httpx
 import pytest
 
-from oscine.cli.main import main
+from oscine.cli.main import build_parser, main
+from oscine.cli.serve import _api_key
 
 from .conftest import CHECKPOINT, SPEECH, body, decode, ready, wait_until
 
@@ -61,6 +62,18 @@ def test_an_address_in_use_is_an_error_in_one_line(capsys: pytest.CaptureFixture
     assert last.startswith(f"oscine: error: cannot listen on 127.0.0.1:{port}")
 
 
+def test_the_blanks_around_a_key_are_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header loses them, so that such a key could never be sent."""
+    parse = build_parser().parse_args
+    monkeypatch.delenv("OSCINE_API_KEY", raising=False)
+    assert _api_key(parse(["serve"])) is None
+    assert _api_key(parse(["serve", "--api-key", " s3 cret\n"])) == "s3 cret"
+    monkeypatch.setenv("OSCINE_API_KEY", "fr0m-file\n")
+    assert _api_key(parse(["serve"])) == "fr0m-file"
+    monkeypatch.setenv("OSCINE_API_KEY", "")  # as compose.yaml leaves it
+    assert _api_key(parse(["serve"])) is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -69,7 +82,16 @@ def test_an_address_in_use_is_an_error_in_one_line(capsys: pytest.CaptureFixture
         ([str(CHECKPOINT), "--max-requests", "0"], "--max-requests"),
         ([str(CHECKPOINT), "--model-memory", "0.0001"], "budget"),
         ([str(CHECKPOINT), "--api-key", "schlüssel"], "ASCII"),
+        ([str(CHECKPOINT), "--api-key", " "], "blank"),
+        ([str(CHECKPOINT), "--api-key", ""], "blank"),
+        ([str(CHECKPOINT), "--api-key", "two\nlines"], "printable"),
         ([str(CHECKPOINT), "--allow-path", "no/such/folder"], "--allow-path"),
+        ([str(CHECKPOINT), "--allow-host", "http://nas.lan"], "no host"),
+        ([str(CHECKPOINT), "--allow-origin", "*"], "no origin"),
+        ([str(CHECKPOINT), "--max-sessions", "0"], "--max-sessions"),
+        ([str(CHECKPOINT), "--max-connections", "0"], "--max-connections"),
+        ([str(CHECKPOINT), "--max-connections", "100000000"], "ulimit"),
+        ([str(CHECKPOINT), "--max-held-mb", "5"], "--max-body-mb"),
     ],
 )
 def test_what_cannot_be_served_is_said_before_listening(

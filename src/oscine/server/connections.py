@@ -71,8 +71,7 @@ class Connections:
         oldest = next(iter(self._incomplete))
         if oldest is not connection or len(self._open) > self.limits.max_connections + SPARE_CONNECTIONS:
             oldest.drop()
-        else:
-            connection.spare = True
+        connection.spare = self.full
 
     def expect(self, connection: Droppable) -> None:
         """It waits for a request from now on."""

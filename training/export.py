@@ -27,8 +27,8 @@ from training.lm import initialise, model_config
 from training.tokenizer import FRONTEND, build_tokenizer
 
 SAMPLING = {"do_sample": True, "temperature": 0.15, "top_k": 40, "top_p": 0.9, "max_new_tokens": 512}
-SPEAKERS = {"heart": 1, "michael": 0}
-"""Names of the voices and their places in `factors.SPEAKERS`; the first one is the default."""
+SPEAKERS = {"heart": {"tag": 1, "gender": "female"}, "michael": {"tag": 0, "gender": "male"}}
+"""Names of the voices, the first one the default; a tag is a voice's place in `factors.SPEAKERS`."""
 PIECE_WEIGHT = 80
 """Characters the model speaks in one go: it hears few longer texts in training, and skips words of them."""
 GAINS = 3

@@ -294,6 +294,12 @@ def test_the_weights_that_are_kept_are_of_the_model_that_is_trained() -> None:
     names, centres = read_codebook(path)
     assert centres.shape == (len(LOUDNESSES), 2)
     assert 0 < len(names) <= SOUNDS_EACH
+    codec_path = path.with_name("codec.safetensors")
+    codec_config, codec_weights = read_start(codec_path)
+    SpectralCodec(SpectralConfig(**codec_config)).load_state_dict(codec_weights)
+    codec_names, codec_centres = read_codebook(codec_path)
+    assert codec_names == names
+    assert torch.equal(codec_centres, centres)
 
 
 def test_a_step_in_half_precision_is_nearly_the_same_step(tmp_path: Path, utterances: list[Utterance]) -> None:

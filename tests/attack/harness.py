@@ -61,10 +61,13 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout_s)
 
     def memory(self) -> int:
-        """Its resident memory in bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii", errors="replace")
-        (kib,) = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.M)
-        return int(kib) * 1024
+        """Its resident memory in bytes, with that of the processes it has started."""
+        return sum(map(_resident, (self.process.pid, *self.children())))
+
+    def children(self) -> list[int]:
+        """The processes it has started and not yet done away with."""
+        found = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(child) for thread in found for child in _read(thread).split()]
 
     def num_files(self) -> int:
         """How many files and sockets it has open."""
@@ -111,6 +114,19 @@ class Server:
             stop.set()
             prober.join()
             watch.log_growth = self.log.stat().st_size - log
+
+
+def _read(path: Path) -> str:
+    """What is in a file of a process; nothing once the process has ended."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _resident(process: int) -> int:
+    """Bytes of memory; none of a process that has ended."""
+    return 1024 * sum(map(int, re.findall(r"^VmRSS:\s+(\d+) kB$", _read(Path(f"/proc/{process}/status")), re.M)))
 
 
 @contextmanager

@@ -138,3 +138,15 @@ def test_requests(family: AudexFamily, case: str) -> None:
     with pytest.raises(error) as raised:
         family.prepare(Request(**fields), "r")
     assert raised.value.param == param  # type: ignore[attr-defined]
+
+
+def test_audio_beyond_the_context_is_refused_before_it_is_turned_into_frames(
+    family: AudexFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*args: object) -> None:
+        raise AssertionError("frames were made")
+
+    monkeypatch.setattr("oscine.families.audex.family.log_mel", never)
+    audio = AudioInput(samples=np.zeros(800 * 8000, np.float32), sample_rate=8000)
+    with pytest.raises(InputTooLong, match="the limit is"):
+        family.prepare(Request(task="transcribe", audio=audio), "r")

@@ -252,8 +252,11 @@ class AudexFamily:
         )
 
     def _heard(self, request: Request, question: str) -> LMJob:
+        assert request.audio is not None, "checked before"
+        prompt = audio_prompt(question)
+        self._maker.check_room(prompt, _num_clips(request.audio))
         return self._maker.answer(
-            audio_prompt(question),
+            prompt,
             sampling=_sampling(request, TEXT),
             max_new_tokens=request.max_new_tokens or TEXT_TOKENS,
             mel=_mel(request.audio),
@@ -299,10 +302,13 @@ def _is_transcript(job: Job) -> bool:
     return isinstance(job.inputs, LMJob) and job.inputs.is_transcript
 
 
-def _mel(audio: AudioInput | None) -> Tensor:
-    """Log-mel clips of a request's audio. Raises BadAudio, InputTooLong."""
-    assert audio is not None, "checked before"
-    num_clips(resampled_length(len(audio.samples), audio.sample_rate, SAMPLE_RATE))  # refuse before the work
+def _num_clips(audio: AudioInput) -> int:
+    """The clips that audio will be cut into. Raises InputTooLong."""
+    return num_clips(resampled_length(len(audio.samples), audio.sample_rate, SAMPLE_RATE))
+
+
+def _mel(audio: AudioInput) -> Tensor:
+    """Log-mel clips of a request's audio. Raises BadAudio."""
     return log_mel(cut_clips(normalize(resample(audio.samples, audio.sample_rate, SAMPLE_RATE))))
 
 

@@ -113,6 +113,11 @@ class JobMaker:
             is_transcript=is_transcript,
         )
 
+    def check_room(self, prompt: Prompt, num_clips: int) -> None:
+        """Raises InputTooLong if an answer to so many clips has no room, before they are turned into mel frames."""
+        ids = self.expand(self.encoder.encode(prompt), num_clips * self._rows_per_clip)
+        self._room("text", len(ids), 1)
+
     def expand(self, ids: Sequence[int], num_rows: int) -> list[int]:
         """`ids` with the one sound token become start, a token for each of the embedding rows, end."""
         tokens = self.tokens

@@ -155,6 +155,7 @@ def judged(text: str, heard: str, *, audio_s: float = 2.0, reason: str = "stop")
         first_audio_s=0.25,
         rtf=0.5,
         seed=1,
+        level=-20.0,
         scores=scores,
     )
 

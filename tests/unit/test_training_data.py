@@ -172,9 +172,12 @@ def test_report_counts_errors_groups_and_endings() -> None:
     assert row["wer_by_group"]["short"] == 1
     assert row["wer_by_group"]["long"] is None
     assert (row["empty"], row["finish_reasons"]) == (1, {"stop": 2, "no_audio": 1})
-    page = report_text.markdown({"systems": {"model": row}, "environment": {"commit": "abc"}})
-    assert "| this model | 3 | 38.9 % | 33.3 % | 4.00 | - | 0.900 | 0.50 / 0.50 | 0.25 / 0.25 s |" in page
-    assert "| this model | no_audio 1, stop 2 | 1 |" in page
+    page = report_text.markdown({"systems": {"heart shipped": row}, "environment": {"commit": "abc"}})
+    scores = (
+        "38.9 % (0.0 to 100.0) | 33.3 % | 4.00 (4.00 to 4.00) | - | 0.900 | -20.0 dBFS | 0.50 / 0.50 | 0.25 / 0.25 s"
+    )
+    assert f"| heart: as a user hears it | 3 | {scores} |" in page
+    assert "| heart: as a user hears it | no_audio 1, stop 2 | 1 |" in page
     assert "- commit: abc" in page
 
 

@@ -8,12 +8,14 @@ asyncio's and anyio's are, ask the same.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from functools import partial
+from typing import Self, TypeVar
 
 from oscine.errors import Cancelled
 
@@ -40,6 +42,42 @@ def check_cancelled() -> None:
     is_cancelled = _is_cancelled.get()
     if is_cancelled is not None and is_cancelled():
         raise Cancelled("whoever asked for this has left")
+
+
+class Watchdog:
+    """Calls `act`, in a thread of its own, if the block takes longer than `seconds` or its work is no longer wanted.
+
+    For work that waits for what cannot ask by itself: `act` ends what it waits for. It is called once at most, and not
+    after the block. `late` says that it was for want of time.
+    """
+
+    def __init__(self, act: Callable[[], None], seconds: float) -> None:
+        self.late = False
+        self._act, self._deadline = act, time.monotonic() + seconds
+        self._ended = threading.Event()
+        self._acting = threading.Lock()
+
+    def __enter__(self) -> Self:
+        watch = partial(copy_context().run, self._watch)
+        threading.Thread(target=watch, name="oscine-watchdog", daemon=True).start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        with self._acting:
+            self._ended.set()
+
+    def _watch(self) -> None:
+        late = False
+        with suppress(Cancelled):
+            while not late:
+                if self._ended.wait(min(POLL_S, max(self._deadline - time.monotonic(), 0.0))):
+                    return
+                check_cancelled()
+                late = time.monotonic() >= self._deadline
+        with self._acting:
+            if not self._ended.is_set():
+                self.late = late
+                self._act()
 
 
 def wait_for(attempt: Callable[[float], bool], seconds: float | None = None) -> bool:

@@ -9,20 +9,17 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from oscine.audio.limits import ReadLimits
 from oscine.audio.recording import check_container
-from oscine.cancellation import POLL_S, check_cancelled, wait_for
-from oscine.errors import BadAudio, Cancelled, GenerationError, InputTooLong, NotReady, QueueFull
+from oscine.cancellation import Watchdog, check_cancelled, wait_for
+from oscine.errors import BadAudio, GenerationError, InputTooLong, NotReady, QueueFull
 from oscine.types import Samples
 
 _log = logging.getLogger(__name__)
@@ -119,8 +116,8 @@ class _Decoder:
     def __init__(self) -> None:
         self.usable = True
         self._num_recordings = 0
-        self._late = self._abandoned = False
-        self._ending = threading.Lock()
+        self._abandoned = False
+        self._watchdog = Watchdog(self.kill, 0.0)  # of the last recording
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
@@ -138,12 +135,9 @@ class _Decoder:
     @contextmanager
     def decode(self, data: bytes, limits: ReadLimits, timeout_s: float) -> Iterator[Decoding]:
         """See `IsolatedDecoders.decode`."""
-        first, self.usable, self._late = self._num_recordings == 0, False, False
+        first, self.usable = self._num_recordings == 0, False
         self._num_recordings += 1
-        ended = threading.Event()
-        watch = partial(copy_context().run, self._watch, ended, time.monotonic() + timeout_s)
-        threading.Thread(target=watch, name="oscine-decoding", daemon=True).start()
-        try:
+        with Watchdog(self.kill, timeout_s) as self._watchdog:
             if first:
                 self._await_start()
             self._send({"limits": asdict(limits), "num_bytes": len(data)}, data)
@@ -151,9 +145,6 @@ class _Decoder:
             rate, num_samples = int(head["rate"]), head["num_samples"]
             limits.check_header(rate, 1, num_samples)
             yield Decoding(rate=rate, num_samples=num_samples, blocks=self._blocks(limits, timeout_s))
-        finally:
-            with self._ending:
-                ended.set()
 
     def kill(self) -> None:
         """Ends the process; whoever waits for it is told so."""
@@ -174,18 +165,6 @@ class _Decoder:
         self._abandoned = True
         self.kill()
 
-    def _watch(self, ended: threading.Event, deadline: float) -> None:
-        """Ends the process at `deadline`, or when nobody wants the recording any more, unless it has `ended`."""
-        late = False
-        with suppress(Cancelled):
-            while not (late or ended.wait(POLL_S)):
-                check_cancelled()
-                late = time.monotonic() > deadline
-        with self._ending:
-            if not ended.is_set():
-                self._late = late
-                self.kill()
-
     def _send(self, message: dict[str, Any], payload: bytes) -> None:
         assert self._process.stdin is not None
         with suppress(OSError):  # it has died, which is seen when its answer is read
@@ -196,7 +175,7 @@ class _Decoder:
     def _await_start(self) -> None:
         """Raises GenerationError if the process does not work at all, for which no recording is to blame."""
         assert self._process.stdout is not None
-        if not self._process.stdout.readline(_LONGEST_LINE) and not (self._late or self._abandoned):
+        if not self._process.stdout.readline(_LONGEST_LINE) and not (self._watchdog.late or self._abandoned):
             check_cancelled()
             raise GenerationError("the process that decodes audio did not start; the server's log says why")
 
@@ -209,7 +188,7 @@ class _Decoder:
             check_cancelled()
             if self._abandoned:
                 raise NotReady(_CLOSING)
-            if self._late:
+            if self._watchdog.late:
                 raise limits.refuse(f"decoding it takes longer than the {timeout_s:g} s that this server gives it")
             _log.warning("a decoder ended with status %s", self._process.wait())
             raise limits.refuse("cannot read it as audio: it is damaged, or needs too much memory")

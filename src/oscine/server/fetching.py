@@ -6,11 +6,12 @@ import http.client
 import logging
 import socket
 import ssl
-import threading
 import time
 from contextlib import closing, suppress
+from functools import partial
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
+from oscine.cancellation import Watchdog, check_cancelled
 from oscine.errors import BadAudio, InputTooLong, InvalidRequest, OscineError, UnsupportedFeature
 
 _log = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ _PLAIN = "/%?&=:;,@!$'()*+~-._[]"
 def fetch(url: str, hosts: frozenset[str], param: str, max_bytes: int, *, timeout_s: float = FETCH_S) -> bytes:
     """The body behind `url`, redirections to `hosts` followed. Blocks, for `timeout_s` and a lookup of a name at most.
 
-    Raises as `check_url`, InputTooLong, and BadAudio for what cannot be fetched; why is for the log alone, since it
-    would tell clients what else there is in the server's network.
+    Raises as `check_url`, InputTooLong, Cancelled, and BadAudio for what cannot be fetched; why is for the log alone,
+    since it would tell clients what else there is in the server's network.
     """
     deadline = time.monotonic() + timeout_s
     try:
@@ -45,6 +46,7 @@ def fetch(url: str, hosts: frozenset[str], param: str, max_bytes: int, *, timeou
     except OscineError:  # some of ours are ValueErrors
         raise
     except (OSError, ValueError, http.client.HTTPException) as error:
+        check_cancelled()  # then it was broken off
         _log.info("a recording cannot be fetched from %s: %s", urlsplit(url).hostname, error)
         raise BadAudio(f"{param}: the URL cannot be fetched", param=param) from None
     if len(data) > max_bytes:
@@ -75,10 +77,7 @@ def _ask(parts: SplitResult, deadline: float, max_bytes: int) -> tuple[str | Non
         if parts.port is None:
             connection.default_port = _port(parts)  # which the header `Host` leaves out
         connection.sock = _connect(parts, deadline)
-        end = threading.Timer(max(deadline - time.monotonic(), 0.0), _shut_down, [connection.sock])
-        end.daemon = True
-        end.start()
-        try:
+        with Watchdog(partial(_shut_down, connection.sock), deadline - time.monotonic()):
             target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_PLAIN)
             connection.request("GET", target, headers={"User-Agent": "oscine", "Connection": "close"})
             with connection.getresponse() as response:
@@ -88,8 +87,7 @@ def _ask(parts: SplitResult, deadline: float, max_bytes: int) -> tuple[str | Non
                 if response.status != 200:
                     raise OSError(f"status {response.status}")
                 data = _read(response, max_bytes + 1)
-        finally:
-            end.cancel()
+        check_cancelled()
         if time.monotonic() > deadline:  # then the connection has been shut down, which looks like the end of the body
             raise TimeoutError("it takes too long")
         return None, data

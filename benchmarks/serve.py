@@ -11,9 +11,11 @@ Definitions, as speech servers publish them, all seen from the client, over loop
 - `ttfa_s`: from sending a request to its first audio bytes (a WAV header does not count: the body is pcm).
 - `rtf`: the whole request's time over its audio's length.
 - `underrun_s`: how long a listener who starts with the first bytes waits in mid-speech, all pauses together.
+- `paused`: the share of the requests with more of it than 0.05 s, which a player's own buffer would hide.
 - p50 is the median; p90 and p99 are the values that so many percent of the successful requests do not exceed.
 - `requests_per_s`, `audio_per_s`: successful requests, and seconds of their audio, in one second of wall time.
 - closed_N: N users, each asks again as soon as it has its answer, `--requests` requests in all and at least one each.
+  Who is refused with 429 asks again when `Retry-After` says.
 - open_R: R requests a second arrive on average, at exponential distances, whether or not earlier ones are done; so a
   server that is too slow shows in `ttfa_s`, not in fewer requests.
 - `failures`: how many requests failed, by HTTP status or kind of transport error. They count in nothing else.
@@ -54,6 +56,8 @@ SENTENCES = (
     "Turn left at the old mill, then follow the river for about a mile.",
 )
 PCM_RATE = 24_000
+HIDDEN_S = 0.05
+"""Pauses of so long in all are not counted as such."""
 TOLD_S = 5.0
 """How often stderr says how far a load is."""
 READY_S = 300.0
@@ -69,6 +73,7 @@ class Outcome:
     total_s: float = 0.0
     audio_s: float = 0.0
     underrun_s: float = 0.0
+    retry_after_s: float = 0.0
 
 
 async def ask(client: httpx.AsyncClient, model: str, number: int, extra: dict[str, object]) -> Outcome:
@@ -82,7 +87,8 @@ async def ask(client: httpx.AsyncClient, model: str, number: int, extra: dict[st
     try:
         async with client.stream("POST", "/v1/audio/speech", json=body) as response:
             if response.status_code != 200:
-                return Outcome(failure=str(response.status_code))
+                later = float(response.headers.get("retry-after", 0))
+                return Outcome(failure=str(response.status_code), retry_after_s=later)
             async for data in response.aiter_raw():
                 now = time.perf_counter()
                 first = first or now
@@ -108,10 +114,12 @@ class Load:
     asked: int = 0
     done: list[Outcome] = field(default_factory=list)
 
-    async def ask(self, client: httpx.AsyncClient, args: argparse.Namespace, number: int) -> None:
+    async def ask(self, client: httpx.AsyncClient, args: argparse.Namespace, number: int) -> Outcome:
         """Speaks one sentence and keeps its outcome."""
         self.asked += 1
-        self.done.append(await ask(client, args.served, number, args.extra))
+        outcome = await ask(client, args.served, number, args.extra)
+        self.done.append(outcome)
+        return outcome
 
     async def tell(self) -> None:
         """Says on stderr how far it is, until it is cancelled."""
@@ -128,7 +136,8 @@ async def closed_loop(client: httpx.AsyncClient, args: argparse.Namespace, users
 
     async def user() -> None:
         for number in numbers:
-            await load.ask(client, args, number)
+            outcome = await load.ask(client, args, number)
+            await asyncio.sleep(outcome.retry_after_s)
 
     await asyncio.gather(*(user() for _ in range(users)))
 
@@ -178,6 +187,7 @@ def summary(outcomes: list[Outcome], wall_s: float) -> dict[str, object]:
         "failures": dict(Counter(outcome.failure for outcome in outcomes if outcome.failure)),
         "wall_s": round(wall_s, 3),
         **{name: percentiles(values) for name, values in series.items()},
+        "paused": round(sum(o.underrun_s > HIDDEN_S for o in good) / len(good), 4) if good else None,
         "requests_per_s": round(len(good) / wall_s, 4),
         "audio_per_s": round(sum(o.audio_s for o in good) / wall_s, 4),
     }

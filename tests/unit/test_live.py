@@ -11,7 +11,7 @@ from oscine.engine.engine import Engine, EngineOptions
 from oscine.engine.pacing import Live, Pace
 from oscine.errors import QueueFull
 from oscine.stream import SpeechStream
-from oscine.types import AudioChunk, Done, Event, Job, Plan
+from oscine.types import AudioChunk, Done, Event, Failed, Job, Plan
 from tests.simulated import COMPUTE_BOUND, FRAME_S, MEMORY_BOUND, TOO_SLOW, Clock, Cost, Crowd, SlowAR
 from tests.toys import ToyAR, ToyFamily
 from tests.unit.test_engine import Listener
@@ -65,6 +65,19 @@ def test_a_batch_friendly_model_is_found_out_to_be_one() -> None:
     (rates,) = crowd.stats.rates.values()
     assert rates[1] < 2 < 5 < rates[5]
     assert max(len(jobs) for jobs in crowd.model.shared_steps) >= 6
+
+
+def test_who_is_sent_away_while_worked_on_has_heard_nothing() -> None:
+    """They used to be given what had been made, and then the refusal: a stream that broke off."""
+    engine, _, _, _, ask = started(BARELY, 10)
+    (_, first, _), waiting = ask("a", 10**9), ask("b", 10**9, max_wait_s=20.0)
+    end = waiting[2].wait()
+    assert isinstance(end, Failed)
+    assert isinstance(end.error, QueueFull)
+    assert waiting[0].made_s > 0
+    assert waiting[2].events == [end]
+    first.cancel()
+    engine.close(drain=True)
 
 
 def test_who_would_wait_too_long_is_sent_away_and_told_when_to_come_back() -> None:
@@ -206,6 +219,16 @@ def test_the_pieces_of_a_long_text_are_one_listener() -> None:
         assert stream.audible_until > clock.now
     engine.close()
     assert engine.pacing().listening == 0
+
+
+def test_a_first_piece_too_short_to_last_is_heard_all_the_same() -> None:
+    """It used to be kept for ever: the second piece comes once the first is heard."""
+    engine, _, family, _, ask = started(BARELY, 10)
+    ask("a", 100)[2].wait()  # so that the rate is known
+    jobs = tuple(Job(id=f"r.{n}", inputs=None, seed=n, max_frames=2, memory=1) for n in range(3))
+    with SpeechStream(family, engine, Plan(jobs=jobs, seed=0), live=Live()) as stream:
+        assert sum(len(chunk.samples) for chunk in stream) == 3 * 2 * 4
+    engine.close()
 
 
 def test_a_faster_tempo_needs_more_and_is_kept_up_with() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oscine.engine.admission import WORKED_AHEAD, Admission, Need, expected_wait, keeps_up
+from oscine.engine.admission import FALL, LEAST, USABLE, WORKED_AHEAD, Admission, Need, expected_wait, keeps_up
 from oscine.engine.pacing import Live, Pace, Piece
 from oscine.engine.rate import FORGOTTEN_S, Rates, StepLength
 from oscine.errors import QueueFull
@@ -104,7 +104,7 @@ def test_events_are_kept_until_the_listener_begins() -> None:
 def test_who_can_be_kept_up_with_by_four_fifths_of_the_time(
     needs: list[tuple[float, float, float]], fits: bool
 ) -> None:
-    assert keeps_up([Need(begins=a, lasts=b, share=c) for a, b, c in needs]) is fits
+    assert keeps_up([Need(begins=a, lasts=b, share=c) for a, b, c in needs], usable=0.8) is fits
 
 
 @pytest.mark.parametrize(
@@ -249,6 +249,28 @@ def test_what_requests_make_of_their_budgets_is_learned() -> None:
     assert refused.value.retry_after_s == 16  # a fifth of 80
 
 
+def test_where_listeners_had_to_wait_fewer_are_let_in_for_a_time() -> None:
+    def heard_out(admission: Admission, late_s: float) -> None:
+        pace = arriving(admission)
+        pace.give(pace.pieces[0], 1.0, 0.0)
+        pace.begin(0.0)
+        pace.give(pace.pieces[0], 1.0, 1.0 + late_s)
+        pace.end(pace.pieces[0], 1.0 + late_s)
+        admission.let_in(2.0)
+
+    admission = Given(rate=5.0)
+    for _ in range(7):
+        heard_out(admission, late_s=0.3)
+    assert admission.usable == pytest.approx(USABLE - 7 * FALL)
+    assert admission.stats(2.0).places == {"m": 2}
+    for _ in range(3000):
+        heard_out(admission, late_s=-0.1)
+    assert admission.usable == USABLE
+    for _ in range(100):
+        heard_out(admission, late_s=0.3)
+    assert admission.usable == LEAST
+
+
 def test_first_audio_waits_until_it_lasts() -> None:
     admission = Given(rate=5.0)
     paces = [arriving(admission) for _ in range(4)]
@@ -263,5 +285,8 @@ def test_where_not_even_one_can_be_kept_up_with_nobody_waits() -> None:
     admission = Given(rate=0.5)
     first, second = arriving(admission), arriving(admission, max_wait_s=0.0)
     assert (first.paced, second.paced) == (False, False)
+    hearing = Given(rate=1.0)
+    pace = arriving(hearing, speed=2.0)
+    assert not pace.paced, "at twice the speed it is half as fast"
     assert (admission.listening, admission.waiting) == ([], [])
     assert admission.freed == [first, second]

@@ -19,7 +19,13 @@ from oscine.engine.rate import Rates
 from oscine.errors import QueueFull
 
 USABLE = 0.8
-"""Share of the measured rate that listeners may need: the rest is for new ones to begin, and for what varies."""
+"""Most of the measured rate that listeners may need: the rest is for new ones to begin, and for what varies."""
+LEAST = 0.3
+"""To what it falls at the least where listeners have had to wait in mid-speech."""
+SLOWER = 0.9
+"""A model that is slower than this share of playback, for one request alone, cannot be listened to."""
+FALL, RISE = 0.05, 0.001
+"""By how much it falls with one who has had to wait, and rises with one who has not."""
 WORKED_AHEAD = 4
 """Of those who wait, how many are worked on before they are let in."""
 _LEARNED = 0.1
@@ -60,6 +66,7 @@ class Admission:
         self.waiting: list[Pace] = []
         self.freed: list[Pace] = []
         """Those who cannot be kept up with, to be given what has been kept for them."""
+        self.usable = USABLE
         self._share_of_budget: dict[str, float] = {}
 
     def arrive(self, pace: Pace, now: float) -> None:
@@ -79,11 +86,11 @@ class Admission:
 
     def let_in(self, now: float) -> None:
         """Lets in whoever may begin now, and forgets who is done."""
-        paces = [*self.listening, *self.waiting]
+        paces = [pace for pace in [*self.listening, *self.waiting] if not pace.begun]
         alone = {model: self.rates.alone(model) for model in {pace.model for pace in paces}}
         for pace in paces:
             rate = alone[pace.model]
-            if rate is not None and rate < pace.speed:
+            if rate is not None and rate < SLOWER * pace.speed:
                 pace.paced, pace.let_in = False, True
                 self.freed.append(pace)
         self.listening = [pace for pace in self.listening if pace.paced and not self._is_over(pace)]
@@ -94,7 +101,12 @@ class Admission:
             pace.ahead = True
 
     def has_enough(self, pace: Pace, now: float) -> bool:
-        """Whether the audio kept for a listener who is let in lasts until the next comes, by the measured rate."""
+        """Whether the audio kept for a listener who is let in lasts until the next comes, by the measured rate.
+
+        Where a piece is all there is, more comes only once it is heard.
+        """
+        if not pace.pieces:
+            return True
         number = sum(each.model == pace.model for each in self.listening)
         rate = self.rates.rate(pace.model, number, now)
         return rate is None or pace.lead_s(now) >= pace.next_run_s / pace.speed * min(number / rate, 1.0)
@@ -122,11 +134,12 @@ class Admission:
 
     def stats(self, now: float) -> PacingStats:
         """A moment's view."""
-        leads = [pace.lead_s(now) for pace in self.listening if pace.begun and pace.pieces]
+        listening = [pace for pace in self.listening if not pace.over]
+        leads = [pace.lead_s(now) for pace in listening if pace.begun and pace.pieces]
         models = self.rates.models()
         last = next((pace.model for pace in reversed([*self.listening, *self.waiting])), "")
         return PacingStats(
-            listening=len(self.listening),
+            listening=len(listening),
             waiting=len(self.waiting),
             lead_s=min(leads, default=None),
             wait_s=self._expected_wait_s(self.waiting, last, now) if self.waiting else 0.0,
@@ -139,6 +152,9 @@ class Admission:
         self.listening.append(pace)
 
     def _is_over(self, pace: Pace) -> bool:
+        if pace.complete and pace.let_in:
+            change = -FALL if pace.paused_s else RISE
+            self.usable = min(max(self.usable + change, LEAST), USABLE)
         if pace.complete and pace.budget_s:
             share = pace.made_s / pace.budget_s
             known = self._share_of_budget.setdefault(pace.model, share)
@@ -163,7 +179,7 @@ class Admission:
                 return False
             begins = max(each.lead_s(now), 0.0)
             needs.append(Need(begins=begins, lasts=self._left_s(each) / each.speed, share=each.speed / rate))
-        return keeps_up(needs)
+        return keeps_up(needs, self.usable)
 
     def _expected_wait_s(self, before: Sequence[Pace], model: str, now: float) -> float:
         places = max(1, len(self.listening), self._places(model, now))
@@ -173,7 +189,7 @@ class Admission:
     def _places(self, model: str, now: float) -> int:
         """How many who listen to a model alone, each at its own speed, its measured rate can serve; one at least."""
         number = 1
-        while (rate := self.rates.rate(model, number + 1, now)) is not None and (number + 1) / rate <= USABLE:
+        while (rate := self.rates.rate(model, number + 1, now)) is not None and (number + 1) / rate <= self.usable:
             number += 1
         return number
 
@@ -194,14 +210,14 @@ class Admission:
         )
 
 
-def keeps_up(needs: Sequence[Need]) -> bool:
-    """Whether an engine that always works on what is due first has all in time, in the part of its time it may use.
+def keeps_up(needs: Sequence[Need], usable: float) -> bool:
+    """Whether an engine that always works on what is due first has all in time, in the `usable` share of its time.
 
     The work that is due up to any moment must fit in the time until then. It lags most where somebody's need ends.
     """
     for end in (need.begins + need.lasts for need in needs):
         work = sum(need.share * min(max(end - need.begins, 0.0), need.lasts) for need in needs)
-        if work > USABLE * end:
+        if work > usable * end:
             return False
     return True
 

@@ -117,7 +117,9 @@ class Engine:
                 self._admission.arrive(pace, self._clock())
             self._incoming += len(jobs)
             for job, sink in jobs:
-                entry = Entry(job, family, sink, pace, clock=self._clock, on_audio=self._note_audio)
+                entry = Entry(
+                    job, family, sink, pace, clock=self._clock, on_audio=self._note_audio, on_end=self._note_end
+                )
                 self._inbox.put(entry)
 
     def check_fits(self, jobs: Iterable[Job]) -> None:
@@ -303,6 +305,10 @@ class Engine:
         with self._lock:
             entry.pace.give(entry.piece, seconds, self._clock())
 
+    def _note_end(self, entry: Entry, whole: bool) -> None:
+        with self._lock:
+            entry.pace.end(entry.piece, self._clock(), whole=whole)
+
     def _note_step(self, batch: Sequence[Entry], num_frames: int, seconds: float) -> None:
         self._scheduler.took(seconds)
         rate = batch[0].family.capabilities.frame_rate
@@ -370,7 +376,6 @@ class Engine:
     def _forget(self, entry: Entry) -> None:
         with self._lock:
             self._scheduler.remove(entry)
-            entry.pace.end(entry.piece, self._clock())
 
 
 def _as_generation_error(entry: Entry, out: StepOut) -> StepOut:

@@ -46,13 +46,14 @@ class Entry:
         *,
         clock: Callable[[], float],
         on_audio: Callable[[Entry, float], None],
+        on_end: Callable[[Entry, bool], None],
     ) -> None:
         self.job = job
         self.pace = pace
         self.piece = Piece()
         self.pace.pieces.append(self.piece)
         self._clock = clock
-        self._on_audio = on_audio
+        self._on_audio, self._on_end = on_audio, on_end
         self._frame_s = 1.0 / family.capabilities.frame_rate if family.capabilities.frame_rate else 0.0
         self.family = family
         self.model: StepModel = family.step_model()
@@ -315,6 +316,7 @@ class Entry:
             if self._grid:
                 self._grid.drop()
         finally:
+            self._on_end(self, isinstance(event, Done) and event.finish_reason != "cancelled")
             self._emit(event)
 
     def _leave_model(self) -> None:
@@ -323,9 +325,14 @@ class Entry:
             self.model.release(self.job)
 
     def _emit(self, event: Event) -> None:
-        """Hands out an event, or keeps it with those before it until the listener begins; a bad end comes at once."""
-        self.pace.kept.append((self._sink, event))
+        """Hands out an event, or keeps it with those before it until the listener begins.
+
+        A bad end comes at once, and alone: who has heard nothing of the job yet can still be refused.
+        """
         bad = isinstance(event, Failed) or (isinstance(event, Done) and event.finish_reason == "cancelled")
+        if bad:
+            self.pace.kept = [(sink, kept) for sink, kept in self.pace.kept if sink is not self._sink]
+        self.pace.kept.append((self._sink, event))
         if bad or self.pace.begun or not self.pace.listened:
             hand_out(self.pace.begin(self._clock()))
 

@@ -54,8 +54,6 @@ class Pace:
     paced: bool = True
     """Whether the listener can be kept up with at all."""
     closed: bool = False
-    complete: bool = False
-    """Whether all of it has been made, to its end."""
     made_s: float = 0.0
     paused_s: float = 0.0
     next_run_s: float = 0.0
@@ -64,6 +62,7 @@ class Pace:
     pieces: list[Piece] = field(default_factory=list)
     """Those that have not been given to their end, in the order in which they are played."""
     _num_ended: int = 0
+    _num_whole: int = 0
     _before_s: float = 0.0  # of the pieces that have been
     _origin: float | None = None
 
@@ -89,7 +88,12 @@ class Pace:
     @property
     def over(self) -> bool:
         """Whether nothing is left to be made."""
-        return self.closed or self.complete
+        return self.closed or self._num_ended >= self.num_pieces
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it has been made, to its end."""
+        return self._num_whole >= self.num_pieces
 
     @property
     def runs_out(self) -> float:
@@ -127,12 +131,12 @@ class Pace:
         piece.given_s += seconds
         self._go_on(ran_out, now)
 
-    def end(self, piece: Piece, now: float) -> None:
-        """A piece has ended: what comes after it can be heard."""
+    def end(self, piece: Piece, now: float, *, whole: bool = True) -> None:
+        """A piece has ended, `whole` or not: what comes after it can be heard."""
         ran_out = self.runs_out
         piece.ended = True
         self._num_ended += 1
-        self.complete = self._num_ended == self.num_pieces and not self.closed
+        self._num_whole += whole
         while self.pieces and self.pieces[0].ended:
             self._before_s += self.pieces.pop(0).given_s
         self._go_on(ran_out, now)

@@ -24,8 +24,10 @@ from oscine.server.websocket_connection import WebSocketConnection
 
 _log = logging.getLogger(__name__)
 
-_BACKLOG = 32
-"""Connections that may wait to be accepted; so many are accepted at once, before any is closed again."""
+_BACKLOG = 512
+"""Connections that may wait to be accepted: one that finds no room there comes again a second later."""
+_ACCEPTED = 32
+"""Connections accepted at once, before any is closed again."""
 _FILES, _FILES_A_REQUEST = 32, 2
 """Files open beside connections: models, voices and logs; an upload and what decodes it."""
 FAREWELL_S = 2.0
@@ -44,6 +46,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._state = state
         self._farewell: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to serve; uvicorn has one number for what may wait and for what is accepted at once."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
 
     async def on_tick(self, counter: int) -> bool:
         """Whether it is time to end; asked ten times a second."""
@@ -83,7 +91,7 @@ def config_for(
         "access_log": False,
         "server_header": False,
         "proxy_headers": False,
-        "backlog": _BACKLOG,
+        "backlog": _ACCEPTED,
         "ws_max_size": state.settings.max_body_bytes,
         "ws_per_message_deflate": False,  # speech does not get smaller, and a small message could become a large one
     }
@@ -114,7 +122,7 @@ def affordable_connections(wanted: int | None, max_requests: int) -> int:
 
     Raises InvalidRequest if it does not allow `wanted`, or next to none.
     """
-    allowed = _open_files() - SPARE_CONNECTIONS - _BACKLOG - _FILES - _FILES_A_REQUEST * max_requests
+    allowed = _open_files() - SPARE_CONNECTIONS - _ACCEPTED - _FILES - _FILES_A_REQUEST * max_requests
     number = min(ConnectionLimits.max_connections, allowed) if wanted is None else wanted
     if number > allowed or number < 1:
         raise InvalidRequest(

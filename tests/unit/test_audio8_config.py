@@ -51,7 +51,7 @@ def test_the_hybrids_sizes_have_no_default() -> None:
         ({"vocab_size": 155773}, "semantic_end_id must be below vocab_size"),
         ({"eos_token_id": 155776}, "eos_token_id must be below vocab_size"),
         ({"eos_token_id": 151678}, "eos_token_id must not be a semantic id"),
-        ({"n_layer": 0}, "n_layer must be >= 1, got 0"),
+        ({"n_layer": 0}, "n_layer must be >= 1 and <= 1024, got 0"),
         ({"n_head": "14"}, "n_head must be an integer, got '14'"),
         ({"rope_base": 0}, "rope_base must be > 0"),
         ({"num_codebooks": 1}, "num_codebooks must be >= 2"),

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import logging
 import math
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
+from oscine.checkpoint.json_text import parse_json, shown
 from oscine.errors import ConfigMismatch, MissingFile
 
 logger = logging.getLogger(__name__)
 
 Record = TypeVar("Record")
+
+MOST = 1 << 24
+"""The largest size or number of anything, where a field does not say otherwise: what is built stays within memory."""
+MOST_LAYERS = 1024
+"""Of layers, codebooks, experts: whatever is built one by one."""
+MOST_POSITIONS = 1 << 20
+"""Of tokens: tables are made of as many."""
+MOST_ENTRIES = 64
+"""Of a list."""
 
 MISSPELLING_LIKENESS = 0.87
 """Similarity (difflib ratio) from which an unknown key counts as a misspelling of an absent field."""
@@ -35,7 +44,10 @@ def bounded(
     above: float | None = None,
     choices: tuple[Any, ...] | None = None,
 ) -> Any:
-    """A dataclass field whose value (or each entry of a tuple) must lie in the range; `above` excludes its end."""
+    """A dataclass field whose value (or each entry of a tuple) must lie in the range; `above` excludes its end.
+
+    An integer is at most `MOST` in any case.
+    """
     return dataclasses.field(
         default=default, metadata={"least": least, "most": most, "above": above, "choices": choices}
     )
@@ -53,7 +65,7 @@ def read_json(path: Path, *, non_finite: bool = False) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigMismatch(f"{path} cannot be read: {error}") from error
     try:
-        value = json.loads(text, parse_constant=None if non_finite else _refuse_constant)
+        value = parse_json(text, non_finite=non_finite)
     except ValueError as error:
         raise ConfigMismatch(f"{path} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -86,15 +98,15 @@ def section(values: Mapping[str, Any], key: str, *, source: str) -> Mapping[str,
     """The object under `key`. Raises ConfigMismatch if there is none."""
     value = values.get(key)
     if not isinstance(value, Mapping):
-        raise ConfigMismatch(f"{source}: {key} must be an object, got {value!r}")
+        raise ConfigMismatch(f"{source}: {key} must be an object, got {shown(value)}")
     return value
 
 
 def positive_integer(values: Mapping[str, Any], key: str, *, source: str) -> int:
     """The integer under `key`, at least 1. Raises ConfigMismatch if there is none."""
     value = values.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigMismatch(f"{source}: {key} must be a positive integer, got {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+        raise ConfigMismatch(f"{source}: {key} must be a positive integer, {MOST} at most, got {shown(value)}")
     return value
 
 
@@ -138,18 +150,18 @@ def require(broken: Iterable[tuple[bool, str]], *, source: str) -> None:
             raise ConfigMismatch(f"{source}: {statement}")
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def _checked(value: Any, hint: Any, field: dataclasses.Field[Any], source: str) -> Any:
     """The value in the field's type. Raises ConfigMismatch if it does not fit."""
     result, fits = _convert(value, hint)
     if not fits:
-        raise ConfigMismatch(f"{source}: {field.name} must be {_describe(hint)}, got {value!r}")
-    for item in result if isinstance(result, tuple) else (result,):
-        if item is not None and not _in_range(item, field.metadata):
-            raise ConfigMismatch(f"{source}: {field.name} must be {_allowed(field.metadata)}, got {value!r}")
+        raise ConfigMismatch(f"{source}: {field.name} must be {_describe(hint)}, got {shown(value)}")
+    items = result if isinstance(result, tuple) else (result,)
+    if len(items) > MOST_ENTRIES:
+        raise ConfigMismatch(f"{source}: {field.name} has {len(items)} entries; at most {MOST_ENTRIES} are allowed")
+    for item in items:
+        for limits in (field.metadata, {"most": MOST} if type(item) is int else {}):
+            if item is not None and not _in_range(item, limits):
+                raise ConfigMismatch(f"{source}: {field.name} must be {_allowed(limits)}, got {shown(value)}")
     return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import struct
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oscine.checkpoint.json_text import parse_json
 from oscine.errors import ConfigMismatch, MissingFile, UnknownModel, WeightMismatch
 from oscine.registry import families
 
@@ -90,7 +90,7 @@ def read_config(path: Path) -> dict[str, Any]:
     file, config = path / "config.json", {}
     try:
         if file.is_file():
-            config = json.loads(file.read_text(encoding="utf-8"))
+            config = parse_json(file.read_text(encoding="utf-8"), non_finite=True)
             if not isinstance(config, dict):
                 raise ConfigMismatch(f"{file}: expected an object, got {type(config).__name__}")
         for spec in families():
@@ -111,7 +111,7 @@ def read_safetensors_header(path: Path) -> dict[str, Any]:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > min(size - 8, _MAX_HEADER_BYTES):
                 raise ValueError(f"its header claims {length} bytes")
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length), non_finite=True)
         end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
         if 8 + length + end != size:
             raise ValueError(f"its tensors end at byte {8 + length + end}, the file at {size}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.resources
-import json
 import logging
 import os
 import re
 from pathlib import Path
 from typing import Any
 
+from oscine.checkpoint.json_text import parse_json
 from oscine.errors import CheckpointError, MissingFile, UnknownModel
 from oscine.registry import families
 
@@ -88,7 +88,7 @@ def is_complete(folder: Path) -> bool:
         if index.parent.name in _unused_folders():
             continue
         try:
-            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            shards = set(parse_json(index.read_text(encoding="utf-8"))["weight_map"].values())
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(f"{index} is not a weight index: {error}") from error
         if not shards <= present:

@@ -15,5 +15,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
         raise MissingFile(f"{path} is missing")
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
+    except BaseException as error:  # the library raises nothing narrower, and a panic of its own is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise ConfigMismatch(f"{path} is not a readable tokenizer: {error}") from error

@@ -11,6 +11,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from oscine.checkpoint.json_text import parse_json
 from oscine.errors import InvalidRequest
 
 MAGIC = b"AUK1"
@@ -33,7 +34,7 @@ def decode_frame(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if length > min(MAX_HEADER_BYTES, len(data) - start):
         raise InvalidRequest(f"the frame's header claims {length} bytes")
     try:
-        header = json.loads(data[start : start + length])
+        header = parse_json(data[start : start + length], non_finite=True)
         tensors = safetensors.torch.load(data[start + length :])
     except (ValueError, SafetensorError) as error:
         raise InvalidRequest(f"the frame cannot be read: {error}") from error

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from oscine.checkpoint.config import (
+    MOST_LAYERS,
+    MOST_POSITIONS,
     bounded,
     check_unknown_keys,
     field_names,
@@ -15,6 +17,7 @@ from oscine.checkpoint.config import (
     require,
     section,
 )
+from oscine.checkpoint.json_text import shown
 from oscine.errors import ConfigMismatch
 
 DENSE_TYPES = ("nemotron_dense", "nemotron_dense_audex")
@@ -95,13 +98,13 @@ class DenseConfig:
     vocab_size: int = bounded(least=1)
     hidden_size: int = bounded(least=1)
     intermediate_size: int = bounded(least=1)
-    num_hidden_layers: int = bounded(least=1)
+    num_hidden_layers: int = bounded(least=1, most=MOST_LAYERS)
     num_attention_heads: int = bounded(least=1)
     num_key_value_heads: int = bounded(least=1)
     head_dim: int = bounded(least=2)
     norm_eps: float = bounded(above=0)
     hidden_act: str = bounded(choices=("relu2",))
-    max_position_embeddings: int = bounded(least=1)
+    max_position_embeddings: int = bounded(least=1, most=MOST_POSITIONS)
     rope_theta: float = bounded(above=0)
     partial_rotary_factor: float = bounded(1.0, choices=(1.0,))
     tie_word_embeddings: bool = False
@@ -149,13 +152,13 @@ class HybridConfig:
     n_groups: int = bounded(least=1)
     conv_kernel: int = bounded(least=2)
     chunk_size: int = bounded(least=1)
-    n_routed_experts: int = bounded(least=1)
-    num_experts_per_tok: int = bounded(least=1)
+    n_routed_experts: int = bounded(least=1, most=MOST_LAYERS)
+    num_experts_per_tok: int = bounded(least=1, most=MOST_LAYERS)
     moe_intermediate_size: int = bounded(least=1)
     moe_shared_expert_intermediate_size: int = bounded(least=1)
     routed_scaling_factor: float = bounded(above=0)
     layer_norm_epsilon: float = bounded(above=0)
-    max_position_embeddings: int = bounded(least=1)
+    max_position_embeddings: int = bounded(least=1, most=MOST_POSITIONS)
     intermediate_size: int | None = None
     n_shared_experts: int = bounded(1, choices=(1,))
     n_group: int = bounded(1, least=1)
@@ -274,10 +277,10 @@ class AudioConfig:
 
     num_mel_bins: int = bounded(least=1)
     d_model: int = bounded(least=1)
-    encoder_layers: int = bounded(least=1)
+    encoder_layers: int = bounded(least=1, most=MOST_LAYERS)
     encoder_attention_heads: int = bounded(least=1)
     encoder_ffn_dim: int = bounded(least=1)
-    max_source_positions: int = bounded(least=2)
+    max_source_positions: int = bounded(least=2, most=MOST_POSITIONS)
     projector_intermediate_size: int = bounded(least=1)
     projector_activation: str = bounded(choices=("relu2", "gelu"))
     projector_norm_eps: float = bounded(above=0)
@@ -320,6 +323,9 @@ def _blocks(values: Mapping[str, Any], source: str) -> list[str]:
     if not isinstance(given, list) or not given or any(kind not in names for kind in given):
         raise ConfigMismatch(
             f"{source}: the blocks must be hybrid_override_pattern, a text of {' '.join(BLOCK_LETTERS)}, or "
-            f"layers_block_type, a list of {', '.join(BLOCK_NAMES)}; got {pattern or listed!r}"
+            f"layers_block_type, a list of {', '.join(BLOCK_NAMES)}; got {shown(pattern or listed)}"
         )
+    require(
+        [(len(given) > MOST_LAYERS, f"there are {len(given)} blocks; at most {MOST_LAYERS} are allowed")], source=source
+    )
     return [names[kind] for kind in given]

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from oscine.checkpoint.config import (
+    MOST_LAYERS,
+    MOST_POSITIONS,
     bounded,
     check_unknown_keys,
     field_names,
@@ -97,12 +99,12 @@ class LMConfig:
 
     vocab_size: int = bounded(155776, least=1)
     dim: int = bounded(896, least=1)
-    n_layer: int = bounded(24, least=1)
+    n_layer: int = bounded(24, least=1, most=MOST_LAYERS)
     n_head: int = bounded(14, least=1)
     n_local_heads: int = bounded(2, least=1)
     head_dim: int = bounded(64, least=2)
     intermediate_size: int = bounded(4864, least=1)
-    max_seq_len: int = bounded(2048, least=2)
+    max_seq_len: int = bounded(2048, least=2, most=MOST_POSITIONS)
     rope_base: float = bounded(1e6, above=0)
     norm_eps: float = bounded(1e-6, above=0)
     attention_qkv_bias: bool = True
@@ -110,11 +112,11 @@ class LMConfig:
     attention_o_bias: bool = False
     tie_word_embeddings: bool = bounded(True, choices=(True,))
     codebook_size: int = bounded(4096, least=1)
-    num_codebooks: int = bounded(10, least=2)
+    num_codebooks: int = bounded(10, least=2, most=MOST_LAYERS)
     semantic_begin_id: int = bounded(151678, least=0)
     semantic_end_id: int = bounded(155773, least=0)
     eos_token_id: int = bounded(151645, least=0)
-    n_fast_layer: int = bounded(4, least=1)
+    n_fast_layer: int = bounded(4, least=1, most=MOST_LAYERS)
     fast_dim: int = bounded(896, least=1)
     fast_n_head: int = bounded(14, least=1)
     fast_n_local_heads: int = bounded(2, least=1)

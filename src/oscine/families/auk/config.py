@@ -12,6 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from oscine.checkpoint.config import (
+    MOST_LAYERS,
     bounded,
     field_names,
     lift_rope,
@@ -20,11 +21,13 @@ from oscine.checkpoint.config import (
     require,
     section,
 )
+from oscine.checkpoint.json_text import check_depth
 from oscine.errors import ConfigMismatch, MissingFile
 
 Variant = Literal["base", "flash"]
 FLASH_NAME = "AuK-Flash"
 FIR_TAPS = 12
+_MOST_VALUES = 10_000
 _REFERENCE = re.compile(r"^\$\{([^{}]+)\}$")
 
 
@@ -38,8 +41,8 @@ class DiTConfig:
     ff_mult: float = bounded(above=0)
     latent_dim: int = bounded(least=1)
     text_hidden_dim: int = bounded(least=1)
-    num_layers: int = bounded(least=0)
-    num_single_layers: int = bounded(least=0)
+    num_layers: int = bounded(least=0, most=MOST_LAYERS)
+    num_single_layers: int = bounded(least=0, most=MOST_LAYERS)
     attn_mask_enabled: bool = False
 
     @classmethod
@@ -138,7 +141,7 @@ class ThinkerTextConfig:
     vocab_size: int = bounded(least=1)
     hidden_size: int = bounded(least=1)
     intermediate_size: int = bounded(least=1)
-    num_hidden_layers: int = bounded(least=1)
+    num_hidden_layers: int = bounded(least=1, most=MOST_LAYERS)
     num_attention_heads: int = bounded(least=1)
     num_key_value_heads: int = bounded(least=1)
     rms_norm_eps: float = bounded(above=0)
@@ -156,7 +159,7 @@ class AudioTowerConfig:
     """The audio tower of the thinker; a chunk is `2 * n_window` mel frames."""
 
     d_model: int = bounded(least=4)
-    encoder_layers: int = bounded(least=0)
+    encoder_layers: int = bounded(least=0, most=MOST_LAYERS)
     encoder_attention_heads: int = bounded(least=1)
     encoder_ffn_dim: int = bounded(least=1)
     num_mel_bins: int = bounded(least=1)
@@ -303,21 +306,27 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        check_depth(value)
     except FileNotFoundError:
         raise MissingFile(f"{path} is missing") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigMismatch(f"{path} cannot be read as YAML: {error}") from error
+    except RecursionError:
+        raise ConfigMismatch(f"{path} cannot be read as YAML: it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ConfigMismatch(f"{path} must hold one mapping, got {type(value).__name__}")
-    resolved: dict[str, Any] = _resolve(value, value, (), str(path))
+    resolved: dict[str, Any] = _resolve(value, value, (), str(path), [0])
     return resolved
 
 
-def _resolve(value: Any, root: Any, seen: tuple[str, ...], source: str) -> Any:
+def _resolve(value: Any, root: Any, seen: tuple[str, ...], source: str, num_values: list[int]) -> Any:
+    """`value` with its references followed; `num_values` counts what comes of it, which references can multiply."""
+    num_values[0] += 1
+    require([(num_values[0] > _MOST_VALUES, f"it has more than {_MOST_VALUES} values")], source=source)
     if isinstance(value, dict):
-        return {key: _resolve(item, root, seen, source) for key, item in value.items()}
+        return {key: _resolve(item, root, seen, source, num_values) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolve(item, root, seen, source) for item in value]
+        return [_resolve(item, root, seen, source, num_values) for item in value]
     match = _REFERENCE.match(value) if isinstance(value, str) else None
     if match is None:
         return value
@@ -328,7 +337,7 @@ def _resolve(value: Any, root: Any, seen: tuple[str, ...], source: str) -> Any:
         known = isinstance(target, dict) and part in target
         require([(not known, f"${{{path}}} names nothing in this file")], source=source)
         target = target[part]
-    return _resolve(target, root, (*seen, path), source)
+    return _resolve(target, root, (*seen, path), source, num_values)
 
 
 def _as_lists(value: Any) -> Any:

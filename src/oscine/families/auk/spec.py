@@ -22,7 +22,9 @@ def recognise(folder: Path, config: Mapping[str, Any]) -> str | None:
     file = folder / "config.yaml"
     if config or not file.is_file():
         return None
-    name = re.search(r"^model:\s*\n(?:\s+.*\n)*?\s+name:\s*(\S+)", file.read_text(encoding="utf-8"), re.M)
+    name = re.search(
+        r"^model:[ \t]*\n(?:[ \t]+.*\n|\n)*?[ \t]+name:[ \t]*(\S+)", file.read_text(encoding="utf-8"), re.M
+    )
     return name.group(1).strip("\"'").lower() if name else "unknown"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from oscine.checkpoint.config import bounded, check_unknown_keys, field_names, parse_record, require
+from oscine.checkpoint.config import MOST_LAYERS, bounded, check_unknown_keys, field_names, parse_record, require
 from oscine.errors import ConfigMismatch
 from oscine.families.audex.config import NOTES
 
@@ -17,7 +17,7 @@ class SpeechDecoderConfig:
     """The causal speech decoder: one token of `codebook_levels` a frame, `hop_length` samples a frame."""
 
     hidden_dim: int = bounded(least=1)
-    depth: int = bounded(least=1)
+    depth: int = bounded(least=1, most=MOST_LAYERS)
     heads: int = bounded(least=1)
     pos_meb_dim: int = bounded(least=2)
     hop_length: int = bounded(least=1)

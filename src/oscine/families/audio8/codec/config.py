@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from oscine.checkpoint.config import MOST, MOST_ENTRIES, MOST_LAYERS
+from oscine.checkpoint.json_text import shown
 from oscine.errors import ConfigMismatch
 
 MAY_BE_ZERO = frozenset(
@@ -19,6 +21,8 @@ MAY_BE_ZERO = frozenset(
         "warm_up_frames",
     }
 )
+
+BUILT_ONE_BY_ONE = frozenset({"encoder_transformer_layers", "n_residual_codebooks", "pre_n_layer", "post_n_layer"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,10 @@ def _check_value(name: str, scalar: bool, value: Any) -> None:
     """Raises ConfigMismatch unless `value` is an int (or a tuple of ints) of the field's range."""
     least = 0 if name in MAY_BE_ZERO else 1
     items = (value,) if scalar else value
-    good = isinstance(items, tuple) and len(items) > 0 and all(type(v) is int and v >= least for v in items)
-    if not good:
-        kind = "an integer" if scalar else "a list of integers"
-        raise ConfigMismatch(f"codec_config: {name} must be {kind} >= {least}, got {value!r}")
+    good = isinstance(items, tuple) and 0 < len(items) <= MOST_ENTRIES
+    if not good or any(type(item) is not int or item < least for item in items):
+        kind = "an integer" if scalar else f"a list of 1 to {MOST_ENTRIES} integers"
+        raise ConfigMismatch(f"codec_config: {name} must be {kind} >= {least}, got {shown(value)}")
+    most = MOST_LAYERS if name in BUILT_ONE_BY_ONE else MOST
+    if any(item > most for item in items):
+        raise ConfigMismatch(f"codec_config: {name} must be at most {most}, got {shown(value)}")

@@ -6,12 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from oscine.checkpoint.config import MOST, MOST_LAYERS
+from oscine.checkpoint.json_text import shown
 from oscine.errors import ConfigMismatch
 
 KIND = "spectral"
 """Value of the key `kind` in a `codec_config` that describes this codec."""
 
 MAY_BE_ZERO = frozenset({"advance_codebook", "advance_begin", "bend_codebook", "bend_begin"})
+BUILT_ONE_BY_ONE = frozenset({"num_codebooks", "num_blocks"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,10 @@ class SpectralConfig:
         for name, value in dataclasses.asdict(self).items():
             least = 0 if name in MAY_BE_ZERO else 1
             if type(value) is not int or value < least:
-                raise ConfigMismatch(f"codec_config: {name} must be an integer >= {least}, got {value!r}")
+                raise ConfigMismatch(f"codec_config: {name} must be an integer >= {least}, got {shown(value)}")
+            most = MOST_LAYERS if name in BUILT_ONE_BY_ONE else MOST
+            if value > most:
+                raise ConfigMismatch(f"codec_config: {name} must be at most {most}, got {shown(value)}")
         for problem, broken in self._relations().items():
             if broken:
                 raise ConfigMismatch(f"codec_config: {problem}")

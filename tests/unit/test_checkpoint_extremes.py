@@ -81,8 +81,9 @@ REFERENCES = "a0: x\n" + "".join(f'a{n + 1}: ["${{a{n}}}", "${{a{n}}}"]\n' for n
         "a: " + "[" * 300 + "]" * 300,
         "a: " + "9" * 5000,
         "a: 2024-99-99",
+        "a: [" + "1, " * 50_000 + "]",
     ],
-    ids=["anchors", "references", "circle", "open", "deep", "digits", "date"],
+    ids=["anchors", "references", "circle", "open", "deep", "digits", "date", "long"],
 )
 def test_yaml_that_grows_or_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
     """Twenty-eight lines could become 2^28 values."""

@@ -27,6 +27,7 @@ from oscine.errors import ConfigMismatch, MissingFile
 Variant = Literal["base", "flash"]
 FLASH_NAME = "AuK-Flash"
 FIR_TAPS = 12
+_MOST_BYTES = 1 << 17
 _MOST_VALUES = 10_000
 _REFERENCE = re.compile(r"^\$\{([^{}]+)\}$")
 
@@ -305,6 +306,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises MissingFile, or ConfigMismatch for bad YAML, a dangling path or a circle of references.
     """
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"it has {path.stat().st_size} bytes, more than the {_MOST_BYTES} it may have")
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
         check_depth(value)
     except FileNotFoundError:

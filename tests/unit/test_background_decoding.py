@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 from oscine.engine import cores
 from oscine.engine.cores import has_spare_core
+from oscine.engine.decode_thread import DecodeThread
 from oscine.engine.engine import Engine, EngineOptions
 from oscine.types import AudioChunk, Decoder, Done, Event, Failed, Job, Samples
 from tests.toys import HOP, HoldDecoder, ToyAR, ToyFamily
@@ -178,6 +180,28 @@ def test_what_is_heard_first_is_decoded_first(engine: Engine) -> None:
     assert len(late.audio()) == 3 * HOP
     assert [frame for frame in family.decoded if frame < 90] == [10 + n for n in range(40)]
     assert 90 in family.decoded[: family.decoded.index(49) - 6]
+
+
+def test_when_work_is_due_is_asked_when_it_is_chosen() -> None:
+    """What waited while nobody listened is urgent once somebody does; a job's own work keeps its order."""
+    due, done, gate = {"a": 0.0, "b": 5.0, "c": 9.0}, list[str](), threading.Event()
+    thread = DecodeThread("test")
+
+    def work(name: str) -> Samples:
+        assert gate.wait(WAIT_S)
+        done.append(name)
+        return np.zeros(0, np.float32)
+
+    futures = [
+        thread.submit(partial(work, name), name[0], partial(due.__getitem__, name[0]))
+        for name in ("a1", "b1", "c1", "b2", "c2")
+    ]
+    due["c"] = 1.0
+    gate.set()
+    for future in futures:
+        future.result(WAIT_S)
+    thread.close()
+    assert done == ["a1", "c1", "c2", "b1", "b2"]
 
 
 def test_beside_is_for_a_core_that_torch_leaves_free(monkeypatch: pytest.MonkeyPatch) -> None:

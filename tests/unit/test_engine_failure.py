@@ -106,6 +106,6 @@ def test_the_decode_thread_answers_for_whatever_ends_its_work() -> None:
 
     side = DecodeThread("test")
     with pytest.raises(SystemExit):
-        side.submit(leave, 0.0).result(10)
-    assert side.submit(lambda: "on", 0.0).result(10) == "on"  # type: ignore[arg-type, return-value, comparison-overlap]
+        side.submit(leave, "a", lambda: 0.0).result(10)
+    assert side.submit(lambda: "on", "a", lambda: 0.0).result(10) == "on"  # type: ignore[arg-type, return-value, comparison-overlap]
     side.close()

@@ -7,7 +7,6 @@ changes nothing but the time.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -23,13 +22,11 @@ PATIENCE = 5
 """Steps that a run of the last size may wait for runs of other jobs."""
 
 
-Worker = Callable[[Callable[[], Samples], float], "Future[Samples]"]
-"""Does a piece of work, at once or later, in the order of the times at which pieces are due."""
-
-OnRun = Callable[[int], float]
+Worker = Callable[[Callable[[], Samples]], "Future[Samples]"]
+"""Does a piece of work of one job, at once or later, after those before it."""
 
 
-def at_once(work: Callable[[], Samples], due: float) -> Future[Samples]:
+def at_once(work: Callable[[], Samples]) -> Future[Samples]:
     """The worker that needs no thread."""
     future: Future[Samples] = Future()
     try:
@@ -43,11 +40,15 @@ class GridDecoder:
     """Feeds one job's accepted frames to its decoder in runs of `sizes` (the last size repeats).
 
     `worker` is who decodes, if the decoder is one that may run in the background. `on_run` is told the number of
-    frames of every run, and says when that run is due.
+    frames of every run that goes to the decoder.
     """
 
     def __init__(
-        self, decoder: Decoder, sizes: Sequence[int], worker: Worker = at_once, on_run: OnRun = lambda num_frames: 0.0
+        self,
+        decoder: Decoder,
+        sizes: Sequence[int],
+        worker: Worker = at_once,
+        on_run: Callable[[int], None] = lambda num_frames: None,
     ) -> None:
         if not sizes or min(sizes) < 1:
             raise ValueError(f"chunk sizes must be positive, got {tuple(sizes)}")
@@ -59,7 +60,6 @@ class GridDecoder:
         self._worker = worker if decoder.runs_in_background else at_once
         self._working: deque[Future[Samples]] = deque()
         self._on_run = on_run
-        self._due = -math.inf
 
     @property
     def is_joint(self) -> bool:
@@ -96,9 +96,9 @@ class GridDecoder:
         self.push(())
         if self._pending:
             run, self._pending = self._pending, []
-            self._note(run)
+            self._on_run(len(run))
             self._give_run(run)
-        self._working.append(self._worker(self.decoder.flush, self._due))
+        self._working.append(self._worker(self.decoder.flush))
 
     def ready(self) -> Iterator[Samples]:
         """The samples made by now, in their order. Raises what the decoder raised."""
@@ -111,10 +111,7 @@ class GridDecoder:
             self._working.pop().cancel()
 
     def _give_run(self, run: Sequence[Any]) -> None:
-        self._working.append(self._worker(partial(self.decoder.push, run), self._due))
-
-    def _note(self, run: Sequence[Any]) -> None:
-        self._due = max(self._due, self._on_run(len(run)))  # never before the run before it, whose state it needs
+        self._working.append(self._worker(partial(self.decoder.push, run)))
 
     def take(self) -> list[Any]:
         """Takes out the run that is due."""
@@ -122,7 +119,7 @@ class GridDecoder:
         run, self._pending = self._pending[:size], self._pending[size:]
         self._runs += 1
         self._waited = 0
-        self._note(run)
+        self._on_run(len(run))
         return run
 
     def cannot_wait(self) -> bool:

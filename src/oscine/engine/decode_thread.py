@@ -1,55 +1,73 @@
-"""The thread that decodes in the background: of the work that waits, what is due first is done first."""
+"""The thread that decodes in the background: of the jobs whose work waits, the one that is due first comes first."""
 
 from __future__ import annotations
 
-import itertools
-import queue
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from oscine.types import Samples
 
 
-@dataclass(frozen=True, order=True)
-class _Piece:
-    due: float
-    number: int
-    work: Callable[[], Samples] | None = field(compare=False)
-    future: Future[Samples] = field(compare=False)
+@dataclass
+class _Lane:
+    """The work of one job, in its order, and when it is due now."""
+
+    due: Callable[[], float]
+    work: deque[tuple[Callable[[], Samples], Future[Samples]]] = field(default_factory=deque)
 
 
 class DecodeThread:
     """Does work given by another thread; begins with the first piece."""
 
     def __init__(self, name: str) -> None:
-        self._waiting: queue.PriorityQueue[_Piece] = queue.PriorityQueue()
-        self._numbers = itertools.count()
+        self._lanes: dict[Hashable, _Lane] = {}
+        self._changed = threading.Condition()
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def submit(self, work: Callable[[], Samples], due: float) -> Future[Samples]:
-        """Queues `work`; pieces due at the same time are done in the order they came in."""
+    def submit(self, work: Callable[[], Samples], job: Hashable, due: Callable[[], float]) -> Future[Samples]:
+        """Queues `work` behind that of the same job; `due` says when it comes due, and is asked whenever one is chosen.
+
+        What is due at the same time is done in the order in which the jobs came.
+        """
+        future: Future[Samples] = Future()
+        with self._changed:
+            self._lanes.setdefault(job, _Lane(due)).work.append((work, future))
+            self._changed.notify()
         if not self._thread.is_alive():
             self._thread.start()
-        future: Future[Samples] = Future()
-        self._waiting.put(_Piece(due, next(self._numbers), work, future))
         return future
 
     def close(self) -> None:
         """Waits for what is being done; what is not begun is left undone."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
         if self._thread.is_alive():
-            self._waiting.put(_Piece(float("-inf"), -1, None, Future()))
             self._thread.join()
 
     def _run(self) -> None:
-        while True:
-            piece = self._waiting.get()
-            if piece.work is None:
-                return
-            if not piece.future.set_running_or_notify_cancel():
+        while (chosen := self._next()) is not None:
+            work, future = chosen
+            if not future.set_running_or_notify_cancel():
                 continue
             try:
-                piece.future.set_result(piece.work())
+                future.set_result(work())
             except BaseException as error:  # also what ends a thread: nobody may wait for it in vain
-                piece.future.set_exception(error)
+                future.set_exception(error)
+
+    def _next(self) -> tuple[Callable[[], Samples], Future[Samples]] | None:
+        """The piece of work to do now, once there is one; None when the thread is to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._lanes)
+            if self._closing:
+                return None
+            job = min(self._lanes, key=lambda job: self._lanes[job].due())
+            lane = self._lanes[job]
+            chosen = lane.work.popleft()
+            if not lane.work:
+                del self._lanes[job]
+            return chosen

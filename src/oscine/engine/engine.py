@@ -240,17 +240,18 @@ class Engine:
         in_background = has_spare_core() if wanted is None else wanted
         return partial(self._decode_in_background, entry) if in_background else at_once
 
-    def _decode_in_background(self, entry: Entry, work: Callable[[], Samples], due: float) -> Future[Samples]:
+    def _decode_in_background(self, entry: Entry, work: Callable[[], Samples]) -> Future[Samples]:
         def timed() -> Samples:
             began = self._clock()
             samples = work()
             audio_s = len(samples) / entry.family.capabilities.sample_rate
             with self._lock:
                 now = self._clock()
+                entry.piece.decoded_s += audio_s
                 self._admission.rates.decoded(entry.pace.model, now - began, audio_s, now)
             return samples
 
-        future = self._decoding.submit(timed, due)
+        future = self._decoding.submit(timed, id(entry), lambda: entry.decode_due)
         future.add_done_callback(lambda _: self._inbox.put(None))  # wakes an engine that only waits for this
         return future
 

@@ -133,19 +133,21 @@ class Entry:
         sizes = (1,) if self._teller else self.family.chunk_sizes()
         self._grid = GridDecoder(decoder, sizes, worker, self._on_run)
 
-    def _on_run(self, num_frames: int) -> float:
-        """Takes note of a run that goes to the decoder; returns when it is due.
+    @property
+    def decode_due(self) -> float:
+        """When the decoder's next audio must be there.
 
         What nobody listens to is due as if somebody did, but later than what they hear meanwhile.
         """
-        due = self.due
-        if due == math.inf:
-            self._first_run = self._first_run or self._clock()
-            due = self._first_run + self.piece.given_s + self.piece.coming_s + UNHEARD_S
+        due = self.pace.decode_due(self.piece)
+        return due if due < math.inf else self._first_run + self.piece.decoded_s + UNHEARD_S
+
+    def _on_run(self, num_frames: int) -> None:
+        """Takes note of a run that goes to the decoder."""
+        self._first_run = self._first_run or self._clock()
         self._runs.append(num_frames * self._frame_s)
         self.piece.coming_s += self._runs[-1]
         self.pace.next_run_s = self.grid.size * self._frame_s
-        return due
 
     def accept(self, out: StepOut) -> None:
         """Takes one step's result: frames are judged, released to the decoder or held, and the job may end."""

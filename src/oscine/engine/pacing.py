@@ -26,10 +26,14 @@ class Live:
 
 @dataclass(eq=False)
 class Piece:
-    """How much of one job's audio there is, in seconds: `given` to the listener, and `coming` out of the decoder."""
+    """How much of one job's audio there is, in seconds: `given` to the listener, and `coming` out of the decoder.
+
+    `decoded_s` is what has come out of it, given or not.
+    """
 
     given_s: float = 0.0
     coming_s: float = 0.0
+    decoded_s: float = 0.0
     ended: bool = False
 
 
@@ -111,11 +115,16 @@ class Pace:
         if self._origin is None:
             return self.arrived
         before = self._before_s
-        for each in self.pieces:
+        for each in list(self.pieces):  # the thread that decodes asks too
             before += each.given_s + each.coming_s
             if each is piece:
                 break
         return self._origin + before / self.speed
+
+    def decode_due(self, piece: Piece) -> float:
+        """When the next audio must come out of a piece's decoder; infinite when nobody waits for it."""
+        due = self.due(piece)
+        return due if self._origin is None else due - (piece.given_s + piece.coming_s - piece.decoded_s) / self.speed
 
     def begin(self, now: float) -> list[tuple[EventSink, Event]]:
         """The events kept so far, for the listener who begins with them."""

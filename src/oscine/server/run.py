@@ -26,8 +26,10 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 512
 """Connections that may wait to be accepted: one that finds no room there comes again a second later."""
-_ACCEPTED = 32
-"""Connections accepted at once, before any is closed again."""
+_ACCEPTED = 8
+"""Connections accepted in one turn of the event loop."""
+_IN_BETWEEN = 6 * _ACCEPTED
+"""Connections open beyond their limit for a moment: from an accept to the end of one that makes room is some turns."""
 _FILES, _FILES_A_REQUEST = 32, 2
 """Files open beside connections: models, voices and logs; an upload and what decodes it."""
 FAREWELL_S = 2.0
@@ -122,7 +124,7 @@ def affordable_connections(wanted: int | None, max_requests: int) -> int:
 
     Raises InvalidRequest if it does not allow `wanted`, or next to none.
     """
-    allowed = _open_files() - SPARE_CONNECTIONS - _ACCEPTED - _FILES - _FILES_A_REQUEST * max_requests
+    allowed = _open_files() - SPARE_CONNECTIONS - _IN_BETWEEN - _FILES - _FILES_A_REQUEST * max_requests
     number = min(ConnectionLimits.max_connections, allowed) if wanted is None else wanted
     if number > allowed or number < 1:
         raise InvalidRequest(

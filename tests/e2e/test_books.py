@@ -136,6 +136,7 @@ def test_a_format_without_marks_says_so(tmp_path: Path, capsys: pytest.CaptureFi
         (["--file", "lamp.epub", "-o", "lamp.m4b", "--chapter-pause-s", "99"], "between 0 and 60"),
         (["words", "-o", "lamp.mp3", "--split", "chapters"], "--split is for a --file"),
         (["--file", "none.epub", "-o", "lamp.m4b"], "cannot read"),
+        (["--file", "lamp.epub", "-o", "-"], "a book is written to a file"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(

@@ -40,6 +40,8 @@ def is_book(args: argparse.Namespace) -> bool:
     """Whether the command line asks for a narration by chapters. Raises InvalidRequest for options that need one."""
     asked = [name for name in ("split", "subtitles", "resume", "cover", "chapter_pause_s") if getattr(args, name)]
     file, output = args.file or "-", args.output or "-"
+    if output == "-" and not args.dry_run and file.lower().endswith(".epub"):
+        raise InvalidRequest("a book is written to a file; name it with -o", param="output")
     if file == "-" or (output == "-" and not args.dry_run):
         if asked:
             raise InvalidRequest(
@@ -53,7 +55,7 @@ def run_book(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Narrates `args.file` with `options`, the keyword arguments of `Model.stream` but for the text."""
     from oscine.books.assemble import BookOutput
     from oscine.books.narrate import Narration
-    from oscine.books.reading import read_book
+    from oscine.books.reader import read_book
 
     for name in ("format", "stream", "trim"):
         if getattr(args, name):
@@ -82,7 +84,11 @@ def run_book(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if narration.is_complete:
         print("oscine: all chapters were narrated before; writing the files", file=sys.stderr)
     else:
-        paths += _narrate(args, narration, output)
+        try:
+            paths += _narrate(args, narration, output)
+        except KeyboardInterrupt:
+            print(f"oscine: {len(narration.parts)} chapters are done; go on with --resume", file=sys.stderr)
+            raise
     paths.append(output.write_book(narration))
     took_s = time.perf_counter() - started
     _report(args, narration, [str(path) for path in paths if path], output.duration_s(narration), took_s)

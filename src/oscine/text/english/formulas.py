@@ -16,13 +16,14 @@ _CHEMICAL = re.compile(
 _ATOM = re.compile(r"([A-Z][a-z]?)?([₀-₉]{1,3})?")
 _SUBSCRIPT = re.compile(r"[₊₋]?[₀-₉]+")
 _LESS_ONE = re.compile(r"(?<![\w'’.-])([b-hj-zi])\s?[-−]\s?(?=\d{1,3}\b(?!-|\.\d))")
-_NOTE = re.compile(r"(?:(?<=[\w.,;:!?\"')])|(?<=[a-z)] ))\[\d{1,3}(?:\s?[,–-]\s?\d{1,3}){0,9}\]")
+_NOTE = re.compile(
+    r"(?:(?<=[a-z]{2})|(?<=[\d.,;:!?\"')])|(?<=[a-z)] ))\[[1-9]\d{0,2}(?:\s?[,–-]\s?\d{1,3}){0,9}\]"
+    r"(?!\s?[=\[(+*/<>]|\s-\s|\.[a-z])"  # nor an element of a list: items[3] = 5
+)
 _NOTE_NUMBER = re.compile(r"(?<=[a-z]{3}[.!?])\d{1,2}(?=\s{1,3}[A-Z]|$)")
 _NOTE_GAP = re.compile(r" (?=[.,;:!?](?:\s|$))")
 
-_MATHS = re.compile(
-    r"\$(?=[^$\n]{0,200}[\\^_={}+])(?!\d+(?:[.,]\d+)?\s)([^$\n]{1,200})\$(?!\d)|\\[\[(]([^\n]{1,200}?)\\[\])]"
-)
+_MATHS = re.compile(r"\$(?=[^$\n]{0,200}[\\^_={}+])(?!\s)([^$\n]{1,200})(?<!\s)\$(?!\w)|\\[\[(]([^\n]{1,200}?)\\[\])]")
 _COMMAND_HERE = re.compile(
     r"\\(?:frac|sqrt|times|cdot|leq?|geq?|neq?|pm|approx|infty|alpha|beta|gamma|delta|theta|pi)\b"
 )

@@ -92,8 +92,10 @@ _GOAL_MINUTE = re.compile(
 _ADDED_TIME = re.compile(r"(?<![\w.,'])(\d{1,3})\s?\+\s?(\d{1,2})'(?=$|[\s.,;)-])")
 _NAMED_BY_NUMBER = re.compile(r"(?<![\w.,$€£-])(\d{3,4})s(?!\w)")
 _DURATION_BEFORE = re.compile(
-    r"(?:\b(?:for|in|after|every|within|of|than|took|takes|lasts?|lasted|wait|waited|timeout|least|most|to)|[=:~-])\s?$"
+    r"(?:\b(?:an?|for|in|after|every|within|than|took|takes|lasts?|lasted|wait|waited|timeout|least|most|to"
+    r"|(?:timeout|delay|limit|duration|total|minimum|maximum|interval|pause|window) of)|[=:~-])\s?$"
 )
+_BITS_A_SECOND = re.compile(r"(?<=\d{4})\s?bps\b|(?<=\dk)\s?bps\b")
 _DOTS = re.compile(rf"(?<![\w.,])({NUMBER}[\s-]?)({_DOTTED_UNITS})\.(?!\w)")
 _INCHES_SPACED = re.compile(
     r"(?<=\d)\s?in\b(?=\s(?:of|wide|long|tall|thick|deep|high|by|x|diameter|across|per)\b|\s?x\s?\d)"
@@ -134,6 +136,7 @@ _NOUN_AFTER_INCHES = re.compile(rf"\s(?!(?:{_AFTER_INCHES})\b)[a-z]{{3}}")
 def say_measures(text: str) -> str:
     """Returns the text with measures, percentages and factors in words."""
     text = _STONES.sub(lambda m: f"{number(m[1] or m[3])} stone" + (f" {number(m[2])}" if m[2] else ""), text)
+    text = _BITS_A_SECOND.sub(" bits per second", text)
     text = _CUPS.sub(lambda m: f"{m[1]} cup" + ("s" if m[1].isdecimal() and m[1] != "1" else ""), text)
     text = _NAMED_BY_NUMBER.sub(_named_by_number, text)
     text = _FRACTION_UNIT.sub(_fraction_unit, text)
@@ -202,7 +205,7 @@ def _feet(match: re.Match[str]) -> str:
 
 def _named_by_number(match: re.Match[str]) -> str:
     """`747s` and `1099s` are several of that name; seconds only where a duration is told."""
-    if _DURATION_BEFORE.search(match.string[max(match.start() - 12, 0) : match.start()]) or match[1].endswith("00"):
+    if _DURATION_BEFORE.search(match.string[max(match.start() - 16, 0) : match.start()]) or match[1].endswith("00"):
         return match.group()
     return plural(in_pairs(match[1]))
 

@@ -11,7 +11,7 @@ from oscine.books import epub
 from oscine.books.document import Block, into_chapters, paragraph_block
 from oscine.books.html import parse_html
 from oscine.books.plain import parse_markdown, parse_plain
-from oscine.books.reading import read_book
+from oscine.books.reader import read_book
 from oscine.errors import InvalidRequest
 from tests.books import page, png, three_chapters, write_epub
 
